@@ -1,0 +1,87 @@
+"""The array library of the arrays at hand, the choice of a device, moving data: the one file that names both."""
+
+import contextlib
+import re
+import sys
+from typing import Any
+
+import numpy
+
+Array = Any  # numpy.ndarray or cupy.ndarray
+
+
+def namespace(*arrays: Array) -> Any:
+    """CuPy if any of the arrays is CuPy's, else NumPy."""
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and any(isinstance(array, cupy.ndarray) for array in arrays):
+        return cupy
+    return numpy
+
+
+def device_of(array: Array) -> str:
+    """Where an array lives: "cpu" or "cuda:0", "cuda:1", ..."""
+    return "cpu" if namespace(array) is numpy else f"cuda:{array.device.id}"
+
+
+def choose_device(device: str, *inputs: Array) -> str:
+    """The device to work on: as asked for; "auto" is where the inputs are, else CUDA if there is one, else the CPU."""
+    if device == "auto":
+        home = next((device_of(x) for x in inputs if namespace(x) is not numpy), None)
+        return home or ("cuda:0" if cuda_count() else "cpu")
+    if device == "cpu":
+        return "cpu"
+    match = re.fullmatch(r"cuda(?::(\d+))?", device) if isinstance(device, str) else None
+    if match is None:
+        raise ValueError(f'`device` must be "auto", "cpu", "cuda" or "cuda:N", got {device!r}.')
+    count = cuda_count()
+    if not count:
+        raise ValueError(f"`device` must be one that is there, got {device!r}: {_why_no_cuda()}.")
+    index = int(match[1] or 0)
+    if index >= count:
+        raise ValueError(
+            f"`device` must name one of the {count} CUDA devices (cuda:0 to cuda:{count - 1}), got {device!r}."
+        )
+    return f"cuda:{index}"
+
+
+def cuda_count() -> int:
+    """How many CUDA devices CuPy sees; 0 without CuPy."""
+    try:
+        import cupy
+    except ImportError:
+        return 0
+    return cupy.cuda.runtime.getDeviceCount() if cupy.cuda.is_available() else 0
+
+
+def _why_no_cuda() -> str:
+    try:
+        import cupy  # noqa: F401
+    except ImportError as error:
+        return f"CuPy cannot be imported ({error}); `pip install gpuensemble[cuda13]` or `[cuda12]` brings it"
+    return "CuPy finds no CUDA device"
+
+
+def to_device(array: Array, device: str) -> Array:
+    """The array on a device; itself if it is there already."""
+    if device_of(array) == device:
+        return array
+    if device == "cpu":
+        return array.get()
+    import cupy
+
+    with on(device):
+        return cupy.asarray(array)
+
+
+def to_host(array: Array) -> numpy.ndarray:
+    """The array as a NumPy array."""
+    return to_device(array, "cpu")
+
+
+def on(device: str) -> contextlib.AbstractContextManager:
+    """A context in which new CuPy arrays are made, and kernels launched, on that device."""
+    if device == "cpu":
+        return contextlib.nullcontext()
+    import cupy
+
+    return cupy.cuda.Device(int(device.removeprefix("cuda:")))

@@ -1,0 +1,307 @@
+"""The membership kernels on the CPU, twins of kernels/membership.cu: same names and arguments as _cuda.py, same bits.
+
+A kernel works on a span of rows or of partitions without the GIL; a pool of NUMBA_NUM_THREADS threads works through the
+spans. Results do not depend on the spans.
+"""
+
+import functools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numba
+import numpy as np
+
+ROWS = 512  # rows of a block: their sums, ROWS x TILE, stay in the L2 cache
+TILE = 128  # columns of a table summed at a time
+GROUP = 32  # partitions summed at a time: their part of the table stays in the L2 cache
+NARROW = 4  # a table with fewer columns does not fill a vector register
+LINE = 64  # bytes of a cache line
+SPAN = 8192  # rows that a thread takes at a time
+INLINE = 1 << 16  # fewer codes than this are not worth a second thread
+
+_kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+def gather_sum(membership, table):
+    """H @ table."""
+    out = np.zeros((len(membership.codes), table.shape[1]), table.dtype)
+    kernel = _gather_sum if table.shape[1] >= NARROW else _gather_sum_narrow
+    _over_spans(membership, len(out), SPAN, lambda first, last: kernel(*_codes(membership), table, first, last, out))
+    return out
+
+
+def assign(membership, table, per_partition, weight):
+    """The cheapest column of each row and its cost; `per_partition` in one row is the sum over all partitions."""
+    n, n_columns = len(membership.codes), table.shape[1]
+    labels = np.empty(n, np.int32)
+    costs = np.empty(n, table.dtype)
+    weight = np.ones(1, table.dtype) if weight is None else weight
+    arguments = (*_codes(membership), _padded(table), _padded(per_partition), weight, n_columns)
+    _over_spans(membership, n, SPAN, lambda first, last: _assign(*arguments, first, last, labels, costs))
+    return labels, costs
+
+
+def count(membership, labels, weight, n_clusters):
+    """H.T @ diag(weight) @ onehot(labels), integers. A thread owns whole partitions, so no two write to one cell."""
+    out = np.zeros((membership.n_columns, n_clusters), np.int64)
+    weight = np.ones(1, np.int64) if weight is None else weight
+    arguments = (*_codes(membership), labels, weight, n_clusters, out.reshape(-1))
+    _over_spans(membership, membership.codes.shape[1], 8, lambda first, last: _count(*arguments, first, last))
+    return out
+
+
+def scatter_add(membership, rows, segment_rows):
+    """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
+    out = np.zeros((membership.n_columns, rows.shape[1]), rows.dtype)
+    kernel = _scatter_add if rows.shape[1] >= NARROW else _scatter_add_narrow
+    offsets = membership.offsets
+
+    def task(first, last):
+        own = out[offsets[first] : offsets[last]]
+        part = own if segment_rows >= len(rows) else np.empty_like(own)
+        for begin in range(0, len(rows), segment_rows):
+            part[:] = 0
+            end = min(len(rows), begin + segment_rows)
+            kernel(*_codes(membership), rows, begin, end, first, last, part)
+            if part is not own:
+                own += part
+
+    _over_spans(membership, membership.codes.shape[1], GROUP, task)
+    return out
+
+
+def coassociation(membership, begin, end, penalty, dtype):
+    """Rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
+    out = np.empty((end - begin, len(membership.codes)), dtype)
+    codes, hole, _ = _codes(membership)
+    task = functools.partial(_coassociation, codes, hole, begin, penalty, out)
+    _over_spans(membership, out.shape[1], 16 * LINE, task)
+    return out
+
+
+def _codes(membership):
+    """What every kernel starts with: the codes, the code of a hole, the offsets."""
+    codes = membership.codes
+    return codes, np.array(-1).astype(codes.dtype)[()], membership.offsets
+
+
+def _padded(table):
+    """A copy whose rows start on cache lines; the padding is zero."""
+    pitch = -(-table.shape[1] * table.itemsize // LINE) * LINE // table.itemsize
+    raw = np.zeros(table.shape[0] * pitch * table.itemsize + LINE, np.uint8)
+    start = -raw.ctypes.data % LINE
+    padded = raw[start : start + len(raw) - LINE].view(table.dtype).reshape(-1, pitch)
+    padded[:, : table.shape[1]] = table
+    return padded
+
+
+def _threads() -> int:
+    return numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_threads(), thread_name_prefix="gpuensemble")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+
+
+def _over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) -> None:
+    """task(first, last) over 0 .. n - 1, in equal spans of at most `most`, as many for each thread."""
+    threads = _threads()
+    if threads == 1 or membership.codes.size < INLINE:
+        task(0, n)
+        return
+    span = -(-n // (threads * -(-n // (threads * most))))
+    list(_pool().map(lambda first: task(first, min(n, first + span)), range(0, n, span)))
+
+
+@_kernel
+def _decode(codes, hole, offsets, x, first, last, columns, partitions):
+    """The columns and partitions of the labels that row x has in first .. last - 1; returns how many. No branch."""
+    m = 0
+    for i in range(first, last):
+        code = codes[x, i]
+        columns[m] = offsets[i] + code
+        partitions[m] = i
+        m += code != hole
+    return m
+
+
+@_kernel
+def _add_rows(total, table, chosen, m, low):
+    """total += table[c, low : low + len(total)] for the first m chosen rows c in turn: eight per pass over `total`."""
+    high = low + len(total)
+    j = 0
+    while j + 8 <= m:
+        a, b = table[chosen[j], low:high], table[chosen[j + 1], low:high]
+        c, d = table[chosen[j + 2], low:high], table[chosen[j + 3], low:high]
+        e, f = table[chosen[j + 4], low:high], table[chosen[j + 5], low:high]
+        g, h = table[chosen[j + 6], low:high], table[chosen[j + 7], low:high]
+        for k in range(len(total)):
+            total[k] = total[k] + a[k] + b[k] + c[k] + d[k] + e[k] + f[k] + g[k] + h[k]
+        j += 8
+    while j < m:
+        a = table[chosen[j], low:high]
+        for k in range(len(total)):
+            total[k] += a[k]
+        j += 1
+
+
+@_kernel
+def _gather_sum(codes, hole, offsets, table, begin, end, out):
+    r = codes.shape[1]
+    columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
+    for block in range(begin, end, ROWS):
+        for first in range(0, r, GROUP):
+            for x in range(block, min(end, block + ROWS)):
+                m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
+                _add_rows(out[x], table, columns, m, 0)
+
+
+@_kernel
+def _gather_sum_narrow(codes, hole, offsets, table, begin, end, out):
+    n_columns, r = table.shape[1], codes.shape[1]
+    columns, partitions = np.empty(r, np.uintp), np.empty(r, np.uintp)
+    for x in range(begin, end):
+        m = _decode(codes, hole, offsets, x, 0, r, columns, partitions)
+        for k in range(n_columns):
+            total = out[x, k]
+            for j in range(m):
+                total += table[columns[j], k]
+            out[x, k] = total
+
+
+@_kernel
+def _assign(codes, hole, offsets, table, per_partition, weight, n_columns, begin, end, labels, costs):
+    r = codes.shape[1]
+    summed = len(per_partition) == 1
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
+    t, p = np.empty((ROWS, TILE), table.dtype), np.empty((ROWS, TILE), table.dtype)
+    for block in range(begin, end, ROWS):
+        stop = min(end, block + ROWS)
+        labels[block:stop] = 0
+        costs[block:stop] = np.inf
+        for low in range(0, n_columns, TILE):
+            width = min(table.shape[1] - low, TILE)
+            t[:, :width] = 0
+            p[:, :width] = 0
+            for first in range(0, r, GROUP):
+                for x in range(block, stop):
+                    m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
+                    _add_rows(t[x - block, :width], table, columns, m, low)
+                    if not summed:
+                        _add_rows(p[x - block, :width], per_partition, partitions, m, low)
+            for x in range(block, stop):
+                part = per_partition[0, low:] if summed else p[x - block]
+                _keep_cheapest(t[x - block], part, weight[x * step], low, min(width, n_columns - low), x, labels, costs)
+        for x in range(block, stop):
+            if costs[x] == np.inf:
+                w = weight[x * step]
+                labels[x] = _fewest_infinite(codes[x], hole, offsets, table, per_partition, w, n_columns)
+
+
+@_kernel
+def _keep_cheapest(t, p, weight, low, width, x, labels, costs):
+    """The next `width` columns, from `low` on, against the best so far of row x; the first of equals stays."""
+    best, least = labels[x], costs[x]
+    for k in range(width):
+        cost = t[k] + weight * p[k]
+        if cost < least:
+            best, least = low + k, cost
+    labels[x], costs[x] = best, least
+
+
+@_kernel
+def _fewest_infinite(row, hole, offsets, table, per_partition, weight, n_columns):
+    """The column with the fewest infinite terms, then the least cost of the finite ones, then the lowest index."""
+    best, least, fewest = 0, table.dtype.type(np.inf), len(row) + 1
+    for k in range(n_columns):
+        t, p, infinite = table.dtype.type(0), table.dtype.type(0), 0
+        for i in range(len(row)):
+            if row[i] != hole:
+                term = table[offsets[i] + row[i], k]
+                if term == np.inf:
+                    infinite += 1
+                else:
+                    t += term
+                if len(per_partition) > 1:
+                    p += per_partition[i, k]
+        if len(per_partition) == 1:
+            p = per_partition[0, k]
+        cost = t + weight * p
+        if not cost < np.inf:  # a sum that overflowed may be NaN
+            cost = table.dtype.type(np.inf)
+        if infinite < fewest or (infinite == fewest and cost < least):
+            best, least, fewest = k, cost, infinite
+    return best
+
+
+@_kernel
+def _count(codes, hole, offsets, labels, weight, n_clusters, cells, first, last):
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+    for x in range(len(codes)):
+        label, amount = np.uintp(labels[x]), weight[x * step]
+        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+        for j in range(m):
+            cells[columns[j] * np.uintp(n_clusters) + label] += amount
+
+
+@_kernel
+def _scatter_add(codes, hole, offsets, rows, begin, end, first, last, out):
+    """`out` holds the columns of partitions first .. last - 1."""
+    shift = np.uintp(offsets[first])
+    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+    for x in range(begin, end):
+        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+        row = rows[x]
+        for j in range(m):
+            cell = out[columns[j] - shift]
+            for k in range(len(row)):
+                cell[k] += row[k]
+
+
+@_kernel
+def _scatter_add_narrow(codes, hole, offsets, rows, begin, end, first, last, out):
+    shift = np.uintp(offsets[first])
+    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+    for x in range(begin, end):
+        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+        for k in range(rows.shape[1]):
+            term = rows[x, k]
+            for j in range(m):
+                out[columns[j] - shift, k] += term
+
+
+@_kernel
+def _coassociation(codes, hole, begin, penalty, out, first, last):
+    """A tile of LINE rows q is turned on its side, so that one label of p meets LINE labels at a time."""
+    r = codes.shape[1]
+    tile = np.empty((r, LINE), codes.dtype)
+    agree, seen = np.empty(LINE, np.int32), np.empty(LINE, np.int32)
+    for q in range(first, last, LINE):
+        width = min(last - q, LINE)
+        tile[:] = hole
+        for j in range(width):
+            for i in range(r):
+                tile[i, j] = codes[q + j, i]
+        for p in range(len(out)):
+            agree[:] = 0
+            seen[:] = 0
+            for i in range(r):
+                code, labels = codes[begin + p, i], tile[i]
+                if code != hole:
+                    for j in range(LINE):
+                        agree[j] += labels[j] == code
+                    if penalty != 0:
+                        for j in range(LINE):
+                            seen[j] += labels[j] != hole
+            for j in range(width):
+                net = agree[j] - penalty * (seen[j] - agree[j]) if penalty != 0 else agree[j]
+                out[p, q + j] = out.dtype.type(net) / out.dtype.type(r)

@@ -1,0 +1,183 @@
+"""The membership kernels on CUDA, twins of _cpu.py: loads kernels/membership.cu through CuPy and launches it.
+
+The codes must be on CuPy's current device; kernels go to its current stream.
+"""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+
+ROW_THREADS = 128  # of a block of gather_sum and assign
+COUNT_THREADS = 256  # of a block of count; also the most partitions in one of its groups
+PAIR_THREADS = 256  # of a block of coassociation: 16 x 16 pairs
+SHARED_BYTES = 48 * 1024  # of a block, what every device has
+SECTOR = 32  # bytes of a memory sector: rows of a padded table start on one
+MAX_BLOCKS = 1 << 14  # of a grid; the kernels stride over the rest
+
+_CODE = {"uint8": "unsigned char", "uint16": "unsigned short", "int32": "int"}
+_TYPE = {"float32": "float", "float64": "double", "int64": "long long"}
+
+
+def gather_sum(membership, table):
+    """H @ table."""
+    import cupy
+
+    n, n_columns = len(membership.codes), table.shape[1]
+    out = cupy.empty((n, n_columns), table.dtype)
+    padded = _padded(table)
+    lanes, each = _lanes(n_columns)
+    _launch(
+        f"gather_sum<{_TYPE[table.dtype.name]}, {{code}}, {lanes}, {each}>",
+        -(-n * lanes // ROW_THREADS),
+        ROW_THREADS,
+        membership,
+        (padded, np.int32(n_columns), np.int32(padded.shape[1]), out),
+    )
+    return out
+
+
+def assign(membership, table, per_partition, weight):
+    """The cheapest column of each row and its cost; `per_partition` in one row is the sum over all partitions."""
+    import cupy
+
+    n, n_columns = len(membership.codes), table.shape[1]
+    labels = cupy.empty(n, np.int32)
+    costs = cupy.empty(n, table.dtype)
+    padded = _padded(table)
+    summed = np.int32(len(per_partition) == 1)
+    weight = np.uintp(0) if weight is None else weight
+    lanes, each = _lanes(n_columns)
+    _launch(
+        f"assign<{_TYPE[table.dtype.name]}, {{code}}, {lanes}, {each}>",
+        -(-n * lanes // ROW_THREADS),
+        ROW_THREADS,
+        membership,
+        (
+            padded,
+            _padded(per_partition),
+            summed,
+            weight,
+            np.int32(n_columns),
+            np.int32(padded.shape[1]),
+            labels,
+            costs,
+        ),
+    )
+    return labels, costs
+
+
+def count(membership, labels, weight, n_clusters):
+    """H.T @ diag(weight) @ onehot(labels), integers."""
+    import cupy
+
+    n = len(membership.codes)
+    counter = "unsigned" if weight is None else "unsigned long long"
+    capacity = SHARED_BYTES // (4 if weight is None else 8)
+    bounds = _groups(membership.widths * n_clusters, capacity)
+    n_groups = len(bounds) - 1
+    out = cupy.zeros((membership.n_columns, n_clusters), np.int64)
+    weight = np.uintp(0) if weight is None else weight
+    # Each block clears and adds up its cells once: few blocks per group, but enough of them in all.
+    blocks = min(-(-n // COUNT_THREADS), -(-MAX_BLOCKS // n_groups), 256)
+    _launch(
+        f"count<{counter}, {{code}}>",
+        (blocks, min(n_groups, MAX_BLOCKS)),
+        COUNT_THREADS,
+        membership,
+        (cupy.asarray(bounds), np.int32(n_groups), labels, weight, np.int32(n_clusters), np.int32(capacity), out),
+        shared_mem=SHARED_BYTES,
+    )
+    return out
+
+
+def scatter_add(membership, rows, segment_rows):
+    """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
+    import cupy
+
+    (n, r), n_columns = membership.codes.shape, rows.shape[1]
+    n_segments = -(-n // segment_rows)
+    partial = cupy.empty((n_segments, membership.n_columns, n_columns), rows.dtype)
+    capacity = SHARED_BYTES // (32 * rows.itemsize)
+    widest = min(int(membership.widths.max()), capacity)
+    _launch(
+        f"scatter_add<{_TYPE[rows.dtype.name]}, {{code}}>",
+        -(-n_columns // 32) * r * n_segments,
+        32,
+        membership,
+        (rows, np.int32(n_columns), np.int64(segment_rows), np.int32(n_segments), np.int32(widest), partial),
+        shared_mem=widest * 32 * rows.itemsize,
+    )
+    out = partial[0].copy()
+    for part in partial[1:]:
+        out += part
+    return out
+
+
+def coassociation(membership, begin, end, penalty, dtype):
+    """Rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
+    import cupy
+
+    codes = membership.codes
+    (n, r), n_rows = codes.shape, end - begin
+    out = cupy.empty((n_rows, n), dtype)
+    function = _function(cupy, f"coassociation<{_TYPE[out.dtype.name]}, {_CODE[codes.dtype.name]}>")
+    blocks = min(-(-n // 16) * -(-n_rows // 16), MAX_BLOCKS)
+    arguments = (codes, np.int64(n), np.int32(r), np.int64(begin), np.int64(n_rows), np.int32(penalty), out)
+    function((blocks,), (PAIR_THREADS,), arguments)
+    return out
+
+
+def _launch(template, blocks, threads, membership, arguments, shared_mem=0):
+    """Launch a kernel whose first arguments are the codes, the offsets, n and r."""
+    import cupy
+
+    codes = membership.codes
+    function = _function(cupy, template.format(code=_CODE[codes.dtype.name]))
+    grid = blocks if isinstance(blocks, tuple) else (min(blocks, MAX_BLOCKS),)
+    n, r = codes.shape
+    function(grid, (threads,), (codes, membership.offsets, np.int64(n), np.int32(r), *arguments), shared_mem=shared_mem)
+
+
+@functools.cache
+def _function(cupy, expression):
+    """One instantiation of a kernel, compiled at its first launch on each device and kept by CuPy on disk."""
+    # --fmad=false: a product and a sum are rounded one after the other, as on the CPU.
+    module = cupy.RawModule(code=source(), options=("-std=c++17", "--fmad=false"), name_expressions=(expression,))
+    return module.get_function(expression)
+
+
+def source() -> str:
+    """The text of kernels/membership.cu: inside the package once installed, beside it in a checkout."""
+    package = Path(__file__).parent
+    folder = next(path for path in (package / "kernels", package.parent / "kernels") if path.is_dir())
+    return (folder / "membership.cu").read_text()
+
+
+def _lanes(n_columns):
+    """How many lanes serve a row, and how many columns each of them holds at a time."""
+    lanes = next((size for size in (4, 8, 16) if n_columns <= size), 32)
+    return lanes, 1 if n_columns <= 32 else 2 if n_columns <= 64 else 4
+
+
+def _padded(table):
+    """A copy whose rows start on memory sectors; the padding is zero."""
+    import cupy
+
+    pitch = -(-table.shape[1] * table.itemsize // SECTOR) * SECTOR // table.itemsize
+    if pitch == table.shape[1]:
+        return table
+    padded = cupy.zeros((table.shape[0], pitch), table.dtype)
+    padded[:, : table.shape[1]] = table
+    return padded
+
+
+def _groups(cells, capacity):
+    """Bounds of groups of neighbouring partitions: the cells of a group fit, or it is a single partition."""
+    bounds, total = [0], 0
+    for i, more in enumerate(cells.tolist()):
+        if i > bounds[-1] and (total + more > capacity or i - bounds[-1] == COUNT_THREADS):
+            bounds.append(i)
+            total = 0
+        total += more
+    return np.array([*bounds, len(cells)], np.int32)

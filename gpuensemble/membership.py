@@ -1,0 +1,353 @@
+"""The membership operator: the one-hot matrix of all base partitions, kept as integer codes."""
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpuensemble import _check, _cpu, _cuda, _encode
+from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
+
+# A floating sum over rows has a fixed shape, so that it has the same bits on every device: segments of at least
+# SEGMENT_ROWS rows, MAX_SEGMENTS of them at most, fewer where their sums together would pass MAX_PARTS numbers.
+SEGMENT_ROWS = 4096
+MAX_SEGMENTS = 64
+MAX_PARTS = 1 << 22
+
+
+def _on_own_device(method: Callable) -> Callable:
+    """Run a method with the device of the codes as CuPy's current device."""
+
+    @functools.wraps(method)
+    def wrapped(self, *args, **kwargs):
+        with on(self.device):
+            return method(self, *args, **kwargs)
+
+    return wrapped
+
+
+class Merged(NamedTuple):
+    """The distinct rows of a Membership, in the order of their first occurrence."""
+
+    membership: "Membership"
+    group: Array
+    multiplicity: Array
+
+
+class Membership:
+    """The n x C matrix H of r base partitions: one 1 per row and observed partition, C = sum of the K_i.
+
+    H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
+    `Membership.from_labels`, which takes labels of any kind; the constructor takes codes.
+
+    Parameters
+    ----------
+    codes : array of integers, n x r
+        The cluster of each sample in each partition, 0 .. K_i - 1; a hole is -1, or the largest value of an unsigned
+        type.
+    widths : r integers
+        K_i, the number of clusters of each partition.
+    device : str
+        "auto" (where `codes` is, else CUDA if there is one, else the CPU), "cpu", "cuda" or "cuda:N".
+
+    Attributes
+    ----------
+    codes : array, n x r
+        Partition-local codes in the smallest of uint8, uint16 and int32 that holds the largest K_i and a hole; a hole
+        has all bits set (255, 65535, -1).
+    offsets : array of r + 1 int32
+        The first column of each partition, then C; on the device of the codes.
+    widths : NumPy array of r int64
+        K_i.
+    categories : list of r NumPy arrays, or None
+        The caller's own label values in the order of the codes, from `from_labels`.
+    complete : bool
+        Whether there is no hole.
+    n_columns : int
+        C.
+    shape : tuple
+        (n, C).
+
+    Notes
+    -----
+    Methods take NumPy or CuPy arrays, move them to the device of the codes, and answer there. Their results have the
+    same bits on every device: integers are summed exactly, floats in a fixed order, each addition rounded once. In
+    float32 this holds as long as no sum is subnormal, which CuPy's compiler flushes to zero.
+    """
+
+    def __init__(self, codes: Any, widths: Any, *, device: str = "auto"):
+        device = choose_device(device, codes)
+        self._store(_encode.from_codes(codes, widths), None, device)
+
+    @classmethod
+    def from_labels(cls, labels: Any, device: str = "auto") -> "Membership":
+        """The Membership of a table of labels.
+
+        Parameters
+        ----------
+        labels : n x r table
+            NumPy or CuPy array, pandas DataFrame, or list of rows. Labels are whole numbers that are not negative, or
+            any hashable values; a hole is NaN, None, pandas' NA or -1. Every row and every column needs a label.
+        device : str
+            "auto", "cpu", "cuda" or "cuda:N".
+        """
+        device = choose_device(device, labels)
+        coded, categories = _encode.from_labels(labels)
+        return cls._make(coded, categories, device)
+
+    @classmethod
+    def _make(cls, coded: _encode.Coded, categories: list | None, device: str) -> "Membership":
+        self = cls.__new__(cls)
+        self._store(coded, categories, device)
+        return self
+
+    def _store(self, coded: _encode.Coded, categories: list | None, device: str) -> None:
+        offsets = _check.offsets(coded.widths)
+        self.codes = to_device(coded.codes, device)
+        self.offsets = to_device(offsets, device)
+        self.widths = coded.widths
+        self.categories = categories
+        self.complete = coded.complete
+        self.n_columns = int(offsets[-1])
+        self.shape = (len(self.codes), self.n_columns)
+
+    def __repr__(self) -> str:
+        n, r = self.codes.shape
+        holes = "complete" if self.complete else "with holes"
+        size = f"{n} samples x {r} partitions, {self.n_columns} columns"
+        return f"Membership({size}, {holes}, {self.codes.dtype}, {self.device})"
+
+    @property
+    def device(self) -> str:
+        """Where the codes are: "cpu" or "cuda:N"."""
+        return device_of(self.codes)
+
+    @property
+    def _kernels(self):
+        return _cpu if self.device == "cpu" else _cuda
+
+    @_on_own_device
+    def gather_sum(self, table: Any) -> Array:
+        """H @ table: for each row the sum of the table's rows of its clusters.
+
+        Parameters
+        ----------
+        table : array, C x K
+            float32, float64 or int64; any other type becomes float64.
+
+        Returns
+        -------
+        array, n x K
+        """
+        table = _check.table(table, "table", self.device, self.n_columns, "n_columns", (*_check.FLOATS, "int64"))
+        return self._kernels.gather_sum(self, table)
+
+    @_on_own_device
+    def scatter_add(self, rows: Any) -> Array:
+        """H.T @ rows, the adjoint of `gather_sum`: for each cluster the sum of the rows of its samples.
+
+        Parameters
+        ----------
+        rows : array, n x K
+            float32 or float64; any other type becomes float64.
+
+        Returns
+        -------
+        array, C x K
+        """
+        rows = _check.table(rows, "rows", self.device, len(self.codes), "n_samples")
+        return self._kernels.scatter_add(self, rows, self._segment_rows(rows.shape[1]))
+
+    def _segment_rows(self, n_columns: int) -> int:
+        n = len(self.codes)
+        segments = min(MAX_SEGMENTS, n // SEGMENT_ROWS, MAX_PARTS // (self.n_columns * n_columns))
+        return -(-n // max(1, segments))
+
+    @_on_own_device
+    def count(self, labels: Any, n_clusters: int, weight: Any = None) -> Array:
+        """H.T @ diag(weight) @ onehot(labels): the contingency table of a partition with all base partitions.
+
+        Parameters
+        ----------
+        labels : array of n integers
+            0 .. n_clusters - 1.
+        n_clusters : int
+        weight : array of n integers, optional
+            Multiplicities, not negative; all 1 by default.
+
+        Returns
+        -------
+        array of int64, C x n_clusters
+        """
+        n_clusters = _check.integer(n_clusters, "n_clusters", 1)
+        labels = _check.labels(labels, "labels", self.device, len(self.codes), n_clusters)
+        return self._kernels.count(self, labels, self._multiplicity(weight), n_clusters)
+
+    @_on_own_device
+    def sizes(self, weight: Any = None) -> Array:
+        """The size of each cluster, its column's sum in H: C integers; `weight` as in `count`."""
+        weight = self._multiplicity(weight)
+        one_cluster = namespace(self.codes).zeros(len(self.codes), "int32")
+        return self._kernels.count(self, one_cluster, weight, 1)[:, 0]
+
+    @_on_own_device
+    def degrees(self, weight: Any = None) -> Array:
+        """For each row the sum of the sizes of its clusters, i.e. the row sums of H @ H.T: n integers."""
+        return self._kernels.gather_sum(self, self.sizes(weight)[:, None])[:, 0]
+
+    def _multiplicity(self, weight: Any) -> Array | None:
+        if weight is None:
+            return None
+        return _check.counts(weight, "weight", self.device, len(self.codes), times=self.codes.shape[1])
+
+    @_on_own_device
+    def assign(self, table: Any, per_partition: Any = None, weight: Any = None) -> tuple[Array, Array]:
+        """The cheapest of K choices for each row, without the n x K costs.
+
+        The cost of choice k for row x is t + weight[x] * p, where t is the sum of table[column of x in i, k], and p the
+        sum of per_partition[i, k], over the partitions i that x has a label in, ascending. The lowest k wins a tie. A
+        row whose costs are all infinite goes to the k with the fewest infinite terms, then the least sum of the finite
+        ones.
+
+        Parameters
+        ----------
+        table : array, C x K
+            float32 or float64 (any other type becomes float64), which is the type of all sums; +inf is allowed.
+        per_partition : array, r x K, optional
+            All 0 by default.
+        weight : array of n numbers, optional
+            All 1 by default.
+
+        Returns
+        -------
+        labels : array of n int32
+        cost : array of n
+            The least cost, in the type of the table.
+        """
+        table = _check.table(table, "table", self.device, self.n_columns, "n_columns", infinite=True)
+        per_partition = self._per_partition(per_partition, table)
+        if weight is not None:
+            weight = _check.weights(weight, "weight", self.device, len(self.codes), table.dtype)
+        return self._kernels.assign(self, table, per_partition, weight)
+
+    def _per_partition(self, given: Any, table: Array) -> Array:
+        """One row per partition; a single row, the sum of them all, where it is the same for every sample."""
+        n_columns = table.shape[1]
+        if given is None:
+            return namespace(table).zeros((1, n_columns), table.dtype)
+        parts = _check.table(given, "per_partition", self.device, self.codes.shape[1], "n_partitions")
+        if parts.shape[1] != n_columns:
+            raise ValueError(
+                f"`per_partition` must have as many columns as `table`, {n_columns}, got {parts.shape[1]}."
+            )
+        parts = parts.astype(table.dtype)
+        return functools.reduce(operator.add, parts)[None] if self.complete else parts
+
+    @_on_own_device
+    def coassociation(self, rows: slice = slice(None), missing: str = "ignore", dtype: str = "float64") -> Array:
+        """A dense block of rows of the co-association matrix S = H @ H.T / r.
+
+        Parameters
+        ----------
+        rows : slice
+            Which rows, with step 1; all of them make an n x n matrix.
+        missing : {"ignore", "signed"}
+            "ignore": S[p, q] = agreements / r; a hole agrees with nothing. "signed": (agreements - disagreements) / r
+            over the partitions that saw both, so that 0 means unknown.
+        dtype : {"float64", "float32"}
+
+        Returns
+        -------
+        array, len(rows) x n
+        """
+        _check.choice(missing, "missing", ("ignore", "signed"))
+        _check.choice(dtype, "dtype", ("float64", "float32"))
+        begin, end = _check.rows(rows, len(self.codes))
+        return self._kernels.coassociation(self, begin, end, int(missing == "signed"), dtype)
+
+    @_on_own_device
+    def coassociation_dot(self, x: Any) -> Array:
+        """S @ x for S = H @ H.T / r and an n x K array, through H: S is not built."""
+        return self._kernels.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
+
+    @_on_own_device
+    def merge(self) -> Merged:
+        """The distinct rows, which row is which of them, and how often each occurs.
+
+        Returns
+        -------
+        membership : Membership
+            The distinct rows, in the order of their first occurrence.
+        group : array of n integers
+            The distinct row that each row is equal to.
+        multiplicity : array of int64
+            How many rows are equal to each distinct row.
+        """
+        first, group, multiplicity = _distinct_rows(self.codes)
+        coded = _encode.Coded(self.codes[first], self.widths, self.complete)
+        return Merged(self._make(coded, self.categories, self.device), group, multiplicity)
+
+
+def coassociation(
+    labels: Any, missing: str = "ignore", rows: slice = slice(None), device: str = "auto", dtype: str = "float64"
+) -> Array:
+    """A dense block of rows of the co-association matrix of a table of labels; see `Membership.coassociation`.
+
+    Parameters
+    ----------
+    labels : n x r table
+        As in `Membership.from_labels`.
+    missing : {"ignore", "signed"}
+        "ignore": agreements / r. "signed": (agreements - disagreements) / r over the partitions that saw both.
+    rows : slice
+        Which rows of the matrix.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N": where to work. The block comes back in the caller's library.
+    dtype : {"float64", "float32"}
+
+    Returns
+    -------
+    array, len(rows) x n
+    """
+    block = Membership.from_labels(labels, device).coassociation(rows, missing, dtype)
+    return to_device(block, device_of(labels))
+
+
+def _distinct_rows(codes: Array) -> tuple[Array, Array, Array]:
+    """First occurrence, group of each row, multiplicity. Rows are hashed, sorted by hash and compared: exact.
+
+    Where two different rows share a hash, which is a matter of one in 10**5 at n = 10**7, another hash is tried.
+    """
+    xp = namespace(codes)
+    seed = 0
+    while True:
+        _, first, group, multiplicity = xp.unique(
+            _hash_rows(codes, seed), return_index=True, return_inverse=True, return_counts=True
+        )
+        if _equal_rows(codes, first[group]):
+            break
+        seed += 1
+    order = xp.argsort(first)
+    rank = xp.empty_like(order)
+    rank[order] = xp.arange(len(order))
+    return first[order], rank[group], multiplicity[order]
+
+
+def _hash_rows(codes: Array, seed: int) -> Array:
+    """A 64-bit hash of each row: multiply, add and fold, one column at a time."""
+    xp = namespace(codes)
+    value = xp.full(len(codes), seed, "uint64")
+    for i in range(codes.shape[1]):
+        value += codes[:, i].astype("uint64")
+        value *= 0x9E3779B97F4A7C15  # odd, so that multiplying loses nothing
+        value ^= value >> 29
+    return value
+
+
+def _equal_rows(codes: Array, other: Array) -> bool:
+    """Whether each row is equal to the row named for it; by columns, so that nothing as large as the codes is made."""
+    xp = namespace(codes)
+    same = xp.ones(len(codes), bool)
+    for i in range(codes.shape[1]):
+        same &= codes[:, i] == codes[other, i]
+    return bool(same.all())

@@ -1,0 +1,311 @@
+// The membership operator H on CUDA: n rows, C columns, one 1 per row and observed partition.
+//
+// gpuensemble/_cuda.py compiles this file with NVRTC and launches it; gpuensemble/_cpu.py has the same
+// functions on the CPU. No standard header is included, so the file compiles the same everywhere.
+//
+// Arguments that every kernel has:
+//   codes    n x r, row-major: the label of row x in partition i, counted from 0; all bits set is a hole
+//   offsets  r + 1: partition i owns the columns offsets[i] .. offsets[i + 1] - 1 of H
+// Tables are C x `pitch`, with the first K entries of a row in use. The host makes the pitch a multiple of 32 bytes,
+// so that a row of a table starts on a memory sector.
+//
+// A row of H is served by a group of G neighbouring lanes (4, 8, 16 or 32: the least that holds K, so that few lanes
+// idle when K is small). Lane l holds V sums, for the columns l, l + G, ... of a chunk of G * V columns.
+// The sums run over the partitions in ascending order, each addition rounded once: compile with --fmad=false.
+// Every loop is a grid-stride loop: any grid gives the same result.
+
+#ifndef DYNAMIC_SHARED  // a compiler for the CPU brings its own
+#define DYNAMIC_SHARED(type, name)                                   \
+    extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
+    type* name = reinterpret_cast<type*>(dynamic_shared)
+#endif
+
+typedef long long int64;
+typedef unsigned long long uint64;
+
+template <typename Code>
+__device__ bool is_hole(Code code) {
+    return code == static_cast<Code>(-1);
+}
+
+template <typename T> __device__ T infinity();
+template <> __device__ float infinity<float>() { return __int_as_float(0x7f800000); }
+template <> __device__ double infinity<double>() { return __longlong_as_double(0x7ff0000000000000LL); }
+
+template <int G>
+struct Group {
+    int lane;       // of this thread in its group
+    unsigned mask;  // of the group in its warp
+    int64 row, stride;
+
+    __device__ Group() {
+        const int thread = threadIdx.x;
+        const int per_block = blockDim.x / G;
+        lane = thread % G;
+        mask = (0xffffffffu >> (32 - G)) << (thread % 32 / G * G);
+        row = static_cast<int64>(blockIdx.x) * per_block + thread / G;
+        stride = static_cast<int64>(gridDim.x) * per_block;
+    }
+};
+
+// Calls visit(i, column) for every observed partition i of a row, in ascending order, on all lanes of the group at
+// once. Each lane decodes one of G partitions; shuffles hand the columns round.
+template <int G, typename Code, typename Visit>
+__device__ void for_each_observed(const Group<G>& group, const Code* row, const int* offsets, int r, Visit visit) {
+    for (int first = 0; first < r; first += G) {
+        const int mine = first + group.lane;
+        int column = -1;
+        if (mine < r) {
+            const Code code = row[mine];
+            if (!is_hole(code)) column = offsets[mine] + static_cast<int>(code);
+        }
+        const int last = r - first < G ? r - first : G;
+        for (int j = 0; j < last; ++j) {
+            const int shared_column = __shfl_sync(group.mask, column, j, G);
+            if (shared_column >= 0) visit(first + j, shared_column);
+        }
+    }
+}
+
+// out[x, k] = sum over the observed i of table[column of x in i, k], i.e. H @ table.
+//
+// Bytes per row: r codes and K outputs from and to device memory; r * K table entries, which the L2 cache serves as
+// long as the table fits there (C = 10,000 and K = 50 in double: 4 MB). The L2 bandwidth limits it.
+// The plain expression table[codes].sum(axis=1) writes and reads all r * K entries in device memory as well.
+template <typename T, typename Code, int G, int V>
+__global__ void gather_sum(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+                           const T* __restrict__ table, int K, int pitch, T* __restrict__ out) {
+    const Group<G> group;
+    for (int64 x = group.row; x < n; x += group.stride) {
+        for (int base = group.lane; base - group.lane < K; base += G * V) {
+            T sum[V] = {};
+            for_each_observed(group, codes + x * r, offsets, r, [&](int, int column) {
+                const T* entry = table + static_cast<int64>(column) * pitch + base;
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    if (base + v * G < K) sum[v] += entry[v * G];
+            });
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (base + v * G < K) out[x * K + base + v * G] = sum[v];
+        }
+    }
+}
+
+// The best column so far: fewest infinite terms, then least cost, then lowest index.
+template <typename T>
+struct Best {
+    int infinite;
+    T cost;
+    int k;
+
+    __device__ void take(int other_infinite, T other_cost, int other_k) {
+        const bool better = other_infinite != infinite ? other_infinite < infinite
+                            : other_cost != cost       ? other_cost < cost
+                                                       : other_k < k;
+        if (better) {
+            infinite = other_infinite;
+            cost = other_cost;
+            k = other_k;
+        }
+    }
+
+    template <int G>
+    __device__ void reduce(const Group<G>& group) {
+#pragma unroll
+        for (int step = G / 2; step > 0; step /= 2)
+            take(__shfl_xor_sync(group.mask, infinite, step, G), __shfl_xor_sync(group.mask, cost, step, G),
+                 __shfl_xor_sync(group.mask, k, step, G));
+    }
+};
+
+// The columns of one row compared. COUNT_INFINITE sums the finite terms and counts the infinite ones apart, which
+// only a row whose every cost is infinite needs.
+template <bool COUNT_INFINITE, int V, typename T, typename Code, int G>
+__device__ Best<T> best_column(const Group<G>& group, const Code* row, const int* offsets, int r, const T* table,
+                               const T* per_partition, bool summed, T weight, int K, int pitch) {
+    Best<T> best = {r + 1, infinity<T>(), K};
+    for (int base = group.lane; base - group.lane < K; base += G * V) {
+        T t[V] = {}, p[V] = {};
+        int infinite[V] = {};
+        for_each_observed(group, row, offsets, r, [&](int i, int column) {
+            const T* entry = table + static_cast<int64>(column) * pitch + base;
+            const T* part = per_partition + static_cast<int64>(i) * pitch + base;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                if (base + v * G >= K) continue;
+                const T term = entry[v * G];
+                if (COUNT_INFINITE && term == infinity<T>())
+                    ++infinite[v];
+                else
+                    t[v] += term;
+                if (!summed) p[v] += part[v * G];
+            }
+        });
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const int k = base + v * G;
+            if (k >= K) continue;
+            if (summed) p[v] = per_partition[k];
+            const T cost = t[v] + weight * p[v];
+            best.take(infinite[v], cost < infinity<T>() ? cost : infinity<T>(), k);  // a sum that overflowed may be NaN
+        }
+    }
+    best.reduce(group);
+    return best;
+}
+
+// labels[x] = the k that minimises t + weight[x] * p, t = sum of table[column of x in i, k] and p = sum of
+// per_partition[i, k] over the observed i; costs[x] = that minimum. Ties go to the lowest k. Where every cost is
+// infinite, the k with the fewest infinite terms wins, then the one with the least sum of the finite ones.
+// `summed`: per_partition is one row, the sum over all partitions (no row has a hole). `weight` may be null: all 1.
+//
+// Bytes per row: r codes, a weight, a label and a cost from and to device memory; r * K table entries from the L2
+// cache, and with holes as many of per_partition from L1. The L2 bandwidth limits it; the n x K costs never exist.
+// The plain expression would write and read them, and r * K gathered entries, in device memory.
+template <typename T, typename Code, int G, int V>
+__global__ void assign(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+                       const T* __restrict__ table, const T* __restrict__ per_partition, int summed,
+                       const T* __restrict__ weight, int K, int pitch, int* __restrict__ labels,
+                       T* __restrict__ costs) {
+    const Group<G> group;
+    for (int64 x = group.row; x < n; x += group.stride) {
+        const Code* row = codes + x * r;
+        const T w = weight ? weight[x] : T(1);
+        Best<T> best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
+        const T cost = best.cost;
+        if (cost == infinity<T>())
+            best = best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
+        if (group.lane == 0) {
+            labels[x] = best.k;
+            costs[x] = cost;
+        }
+    }
+}
+
+// out[c, k] += weight of the rows in column c with label k, i.e. H.T @ diag(weight) @ onehot(labels), in integers.
+//
+// A block serves the partitions of one group (bounds[g] .. bounds[g + 1] - 1, at most blockDim.x of them) over its
+// share of the rows. If the group's cells fit into `capacity` counters of shared memory they are counted there and
+// added to `out` once per block; a partition too large for that stands alone in its group and counts in `out`.
+// `weight` may be null: all 1. Counter is `unsigned` without weights (half the shared memory) and `uint64` with.
+//
+// Bytes per row: 4 of the label and 8 of the weight for each group; the codes once, but in 32-byte sectors, so up to
+// 32 / (codes of the group) times from the L2 cache. Atomics limit it: in shared memory r per row, spread over the cells
+// of a partition; in device memory the same number, spread over a table that is large by construction.
+template <typename Counter, typename Code>
+__global__ void count(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+                      const int* __restrict__ bounds, int n_groups, const int* __restrict__ labels,
+                      const int64* __restrict__ weight, int K, int capacity, uint64* out) {
+    DYNAMIC_SHARED(Counter, cells);
+    for (int g = blockIdx.y; g < n_groups; g += gridDim.y) {
+        const int first = bounds[g];
+        const int width = bounds[g + 1] - first;
+        const int64 n_cells = static_cast<int64>(offsets[first + width] - offsets[first]) * K;
+        uint64* target = out + static_cast<int64>(offsets[first]) * K;
+        const bool fits = n_cells <= capacity;
+        if (fits) {
+            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x) cells[cell] = 0;
+            __syncthreads();
+        }
+        const int rows = blockDim.x / width;
+        const int i = first + threadIdx.x % width;
+        const int shift = offsets[i] - offsets[first];
+        const int64 stride = static_cast<int64>(gridDim.x) * rows;
+        int64 x = static_cast<int64>(blockIdx.x) * rows + threadIdx.x / width;
+        if (threadIdx.x >= rows * width) x = n;
+        for (; x < n; x += stride) {
+            const Code code = codes[x * r + i];
+            if (is_hole(code)) continue;
+            const int64 cell = static_cast<int64>(shift + static_cast<int>(code)) * K + labels[x];
+            const int64 amount = weight ? weight[x] : 1;
+            if (fits)
+                atomicAdd(cells + cell, static_cast<Counter>(amount));
+            else
+                atomicAdd(target + cell, static_cast<uint64>(amount));
+        }
+        if (fits) {
+            __syncthreads();
+            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x)
+                if (cells[cell]) atomicAdd(target + cell, static_cast<uint64>(cells[cell]));
+            // No barrier: for the next group each thread clears the cells that it has just read.
+        }
+    }
+}
+
+// partial[s, c, k] = sum over the rows x of segment s in column c of rows[x, k], in ascending x: the parts of
+// H.T @ rows, to be added up in ascending s. No atomics: the same bits in every run, on any grid, as on the CPU.
+//
+// A block is one warp. It owns one partition, one segment and 32 columns k, and a lane owns one k, so that no two
+// threads meet in a cell and no barrier is needed. Sums live in shared memory where the partition has at most
+// `capacity` clusters, else in `partial` itself.
+//
+// Bytes per row: K entries of `rows` and r codes from device memory, both once more per partition from the L2 cache,
+// whose bandwidth limits it. Floating atomics would move as much through L2, in an order that changes from run to run.
+template <typename T, typename Code>
+__global__ void scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+                            const T* __restrict__ rows, int K, int64 segment_rows, int n_segments, int capacity,
+                            T* partial) {
+    DYNAMIC_SHARED(T, cells);
+    const int lane = threadIdx.x;
+    const int n_tiles = (K + 31) / 32;
+    const int64 n_tasks = static_cast<int64>(n_tiles) * r * n_segments;
+    for (int64 task = blockIdx.x; task < n_tasks; task += gridDim.x) {
+        const int k = static_cast<int>(task % n_tiles) * 32 + lane;
+        const int i = static_cast<int>(task / n_tiles % r);
+        const int64 segment = task / n_tiles / r;
+        if (k >= K) continue;
+        const int width = offsets[i + 1] - offsets[i];
+        T* own = partial + (segment * offsets[r] + offsets[i]) * K + k;
+        const bool fits = width <= capacity;
+        T* sums = fits ? cells + lane : own;
+        const int64 pitch = fits ? 32 : K;
+        for (int c = 0; c < width; ++c) sums[c * pitch] = 0;
+        const int64 first = segment * segment_rows;
+        const int64 last = n - first < segment_rows ? n : first + segment_rows;
+        for (int64 x = first; x < last; ++x) {
+            const Code code = codes[x * r + i];
+            if (!is_hole(code)) sums[static_cast<int64>(code) * pitch] += rows[x * K + k];
+        }
+        if (fits)
+            for (int c = 0; c < width; ++c) own[static_cast<int64>(c) * K] = sums[c * pitch];
+    }
+}
+
+// out[p - begin, q] = (agreements - penalty * disagreements of p and q) / r over the partitions that saw both,
+// for the rows p of begin .. begin + n_rows - 1 and all q: a block of rows of the co-association matrix.
+//
+// A block of 16 x 16 threads serves a tile of 16 x 16 pairs and passes over the partitions 32 at a time, with both
+// sets of codes in shared memory.
+// Bytes per pair: an output, and r / 8 codes from the L2 cache. The r comparisons limit it from r = 30 or so.
+// The plain expression (a loop over partitions of codes[:, None] == codes[None, :]) reads and writes the pair r times.
+template <typename T, typename Code>
+__global__ void coassociation(const Code* __restrict__ codes, int64 n, int r, int64 begin, int64 n_rows, int penalty,
+                              T* __restrict__ out) {
+    __shared__ Code left[16][33], right[16][33];  // 33: no two rows of a column in one bank
+    const int lane = threadIdx.x % 16, line = threadIdx.x / 16;
+    const int64 across = (n + 15) / 16;
+    const int64 n_tiles = (n_rows + 15) / 16 * across;
+    for (int64 tile = blockIdx.x; tile < n_tiles; tile += gridDim.x) {
+        const int64 p0 = tile / across * 16, q0 = tile % across * 16;
+        int agree = 0, seen = 0;
+        for (int i0 = 0; i0 < r; i0 += 32) {
+            for (int i = lane; i < 32; i += 16) {
+                const bool inside = i0 + i < r;
+                left[line][i] = inside && p0 + line < n_rows ? codes[(begin + p0 + line) * r + i0 + i]
+                                                             : static_cast<Code>(-1);
+                right[line][i] = inside && q0 + line < n ? codes[(q0 + line) * r + i0 + i] : static_cast<Code>(-1);
+            }
+            __syncthreads();
+            for (int i = 0; i < 32; ++i) {
+                const Code a = left[line][i], b = right[lane][i];
+                const bool both = !is_hole(a) && !is_hole(b);
+                seen += both;
+                agree += both && a == b;
+            }
+            __syncthreads();  // before the next partitions overwrite the codes
+        }
+        if (p0 + line < n_rows && q0 + lane < n)
+            out[(p0 + line) * n + q0 + lane] = static_cast<T>(agree - penalty * (seen - agree)) / static_cast<T>(r);
+    }
+}

@@ -1,0 +1,27 @@
+import hypothesis
+import numpy
+import pytest
+
+import standin
+from cudasim.shim import ShimModule, gxx
+from gpuensemble._array import cuda_count
+
+# No deadline: the first example compiles kernels. Derandomised: a failure on one machine is one on all.
+hypothesis.settings.register_profile("gpuensemble", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.load_profile("gpuensemble")
+
+
+@pytest.fixture(params=["numpy", "standin", "cupy"])
+def xp(request):
+    """The array library under test: NumPy, a strict stand-in for CuPy on the CPU, or CuPy on a GPU."""
+    if request.param == "numpy":
+        yield numpy
+    elif request.param == "standin":
+        if gxx() is None:
+            pytest.skip("g++ is not installed: no kernel runs on the stand-in device")
+        with standin.installed(ShimModule) as module:
+            yield module
+    else:
+        if not cuda_count():
+            pytest.skip("needs a CUDA device")
+        yield pytest.importorskip("cupy")

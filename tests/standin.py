@@ -1,0 +1,314 @@
+"""A strict stand-in for CuPy on the CPU: NumPy behind arrays that refuse what CuPy refuses, and more.
+
+Its arrays refuse to become NumPy arrays unless asked (`.get()`), to mix with NumPy arrays or lists, and to be assigned
+to through an index that names an element twice. `empty` is filled with NaN or a large number. Reductions give 0-d
+arrays. Names and keywords that the real CuPy lacks are refused, where it is installed. `ndarray.syncs` counts what
+would make the host wait for a device: bool(x), int(x), float(x), .get(), .item(), .tolist().
+
+`Standin(engine)` takes the place of the module `cupy`; `engine` has the shape of cupy.RawModule and runs kernels on
+NumPy buffers.
+"""
+
+import contextlib
+import functools
+import inspect
+import operator
+import sys
+import types
+
+import numpy as np
+
+from cudasim.shim import Uninitialised
+
+try:
+    import cupy as real
+except ImportError:  # names and keywords are then not checked
+    real = None
+
+
+class Device(contextlib.nullcontext):
+    def __init__(self, device=0):
+        super().__init__()
+        if device != 0:
+            raise RuntimeError(f"cudaErrorInvalidDevice: no device {device}")
+        self.id = 0
+
+
+class ndarray:
+    __module__ = "cupy"
+    __hash__ = None
+    syncs = 0
+    __array_ufunc__ = None  # NumPy leaves mixed expressions to us, and we refuse them
+
+    def __init__(self, host, fresh=False):
+        self.host = np.asarray(host)
+        self.fresh = fresh  # from `empty`, and not written yet
+
+    def __array__(self, *_args, **_kwargs):
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
+
+    shape = property(lambda self: self.host.shape)
+    dtype = property(lambda self: self.host.dtype)
+    ndim = property(lambda self: self.host.ndim)
+    size = property(lambda self: self.host.size)
+    itemsize = property(lambda self: self.host.itemsize)
+    nbytes = property(lambda self: self.host.nbytes)
+    flags = property(lambda self: self.host.flags)
+    device = property(lambda self: Device(0))
+    T = property(lambda self: ndarray(self.host.T))
+    real = property(lambda self: ndarray(self.host.real))
+    imag = property(lambda self: ndarray(self.host.imag))
+
+    def __len__(self):
+        return len(self.host)
+
+    def __iter__(self):
+        return (ndarray(row) for row in self.host)
+
+    def __repr__(self):
+        return f"standin.{self.host!r}"
+
+    def __getitem__(self, index):
+        return ndarray(self.host[_index(index)])
+
+    def __setitem__(self, index, value):
+        index = _index(index)
+        _refuse_duplicates(self.host, index)
+        self.fresh = False
+        self.host[index] = _operand(value)
+
+    def get(self):
+        ndarray.syncs += 1
+        return self.host.copy()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if real is not None and not hasattr(real.ndarray, name):
+            raise AttributeError(f"cupy.ndarray has no attribute {name!r}")
+        method = getattr(self.host, name)
+
+        def call(*args, **kwargs):
+            if name in ("item", "tolist"):
+                ndarray.syncs += 1
+                return method(*args, **kwargs)
+            return _wrap(method(*map(_argument, args), **{key: _argument(value) for key, value in kwargs.items()}))
+
+        return call
+
+
+def _host_value(convert):
+    def method(self):
+        ndarray.syncs += 1
+        return convert(self.host.item())
+
+    return method
+
+
+def _unary(function):
+    return lambda self: _wrap(function(self.host))
+
+
+def _binary(function):
+    return lambda self, other: _wrap(function(self.host, _operand(other)))
+
+
+def _swapped(function):
+    return lambda self, other: _wrap(function(_operand(other), self.host))
+
+
+def _in_place(function):
+    def method(self, other):
+        self.host = function(self.host, _operand(other))
+        return self
+
+    return method
+
+
+CONVERSIONS = {"bool": bool, "int": int, "float": float, "complex": complex, "index": operator.index}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+ARITHMETIC = (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+)
+
+for _name, _convert in CONVERSIONS.items():
+    setattr(ndarray, f"__{_name}__", _host_value(_convert))
+for _name in ("neg", "pos", "abs", "invert"):
+    setattr(ndarray, f"__{_name}__", _unary(getattr(operator, _name)))
+for _name in (*COMPARISONS, *ARITHMETIC):
+    setattr(ndarray, f"__{_name}__", _binary(getattr(operator, f"__{_name}__")))
+for _name in ARITHMETIC:
+    setattr(ndarray, f"__r{_name}__", _swapped(getattr(operator, f"__{_name}__")))
+    setattr(ndarray, f"__i{_name}__", _in_place(getattr(operator, f"__i{_name}__")))
+
+
+def _wrap(value):
+    if isinstance(value, np.ndarray | np.generic):
+        return ndarray(value)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_wrap, value)) if type(value) in (tuple, list) else tuple(map(_wrap, value))
+    return value
+
+
+def _operand(value):
+    """What an expression may meet: our arrays and numbers."""
+    if isinstance(value, ndarray):
+        return value.host
+    if isinstance(value, np.generic | int | float | complex):
+        return value
+    raise TypeError(f"Unsupported type {type(value)}")
+
+
+def _argument(value):
+    """What a function may be given: our arrays, alone or in a list, and anything that is no array."""
+    if isinstance(value, np.ndarray):
+        raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+    if isinstance(value, ndarray):
+        return value.host
+    if isinstance(value, list | tuple):
+        return type(value)(map(_argument, value))
+    return value
+
+
+def _index(index):
+    if isinstance(index, tuple):
+        return tuple(map(_index, index))
+    if isinstance(index, np.ndarray | list):
+        raise IndexError(f"arrays used as indices must be CuPy's, got {type(index)}")
+    return index.host if isinstance(index, ndarray) else index
+
+
+def _refuse_duplicates(target, index):
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(part, np.ndarray) and part.dtype.kind in "iu" for part in parts):
+        places = np.arange(target.size).reshape(target.shape)[index]
+        if len(np.unique(places)) != places.size:
+            raise IndexError("an index names an element twice: the result would be undefined on a device")
+
+
+class _Namespace(types.ModuleType):
+    """numpy's functions under CuPy's names: `xp`, and `xp.linalg` and `xp.fft` below it."""
+
+    def __init__(self, name, host, device):
+        super().__init__(name)
+        self._host, self._device = host, device
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._device is not None and not hasattr(self._device, name):
+            raise AttributeError(f"{self.__name__} has no attribute {name!r}")
+        value = getattr(self._host, name)
+        if isinstance(value, types.ModuleType):
+            return _Namespace(f"{self.__name__}.{name}", value, getattr(self._device, name, None))
+        if isinstance(value, type) or not callable(value):
+            return value
+        return self._function(name, value)
+
+    def _function(self, name, function):
+        def call(*args, **kwargs):
+            self._check_keywords(name, function, kwargs)
+            convert = _operand if isinstance(function, np.ufunc) else _argument
+            return _wrap(function(*map(convert, args), **{key: _argument(value) for key, value in kwargs.items()}))
+
+        return call
+
+    def _check_keywords(self, name, function, kwargs):
+        if self._device is None or not kwargs:
+            return
+        allowed = {"out", "dtype", "casting"}
+        if not isinstance(function, np.ufunc):
+            allowed = set(inspect.signature(getattr(self._device, name)).parameters)
+        if unknown := set(kwargs) - allowed:
+            raise TypeError(f"{self.__name__}.{name} has no keyword {', '.join(sorted(unknown))}")
+
+
+class Standin(_Namespace):
+    """What `import cupy` gives while a test runs on the stand-in device."""
+
+    ndarray = ndarray
+
+    def __init__(self, engine):
+        super().__init__("cupy", np, real)
+        self._engine = engine
+        self.cuda = types.SimpleNamespace(
+            is_available=lambda: True, Device=Device, runtime=types.SimpleNamespace(getDeviceCount=lambda: 1)
+        )
+
+    def asarray(self, value, dtype=None):
+        """The one way from the host to the device."""
+        return ndarray(np.array(value.host if isinstance(value, ndarray) else value, dtype=dtype))
+
+    array = asarray
+
+    def ascontiguousarray(self, value):
+        return ndarray(np.ascontiguousarray(_operand(value)))
+
+    def asnumpy(self, value):
+        return value.get()
+
+    def empty(self, shape, dtype=float):
+        dtype = np.dtype(dtype)
+        garbage = np.nan if dtype.kind in "fc" else dtype.kind == "b" or np.iinfo(dtype).max // 3
+        return ndarray(np.full(shape, garbage, dtype), fresh=True)
+
+    def empty_like(self, value):
+        return self.empty(value.shape, value.dtype)
+
+    def RawModule(self, *, code, options, name_expressions):
+        module = self._engine(code=code, options=options, name_expressions=name_expressions)
+        return types.SimpleNamespace(get_function=lambda expression: _Kernel(module.get_function(expression)))
+
+
+class _Kernel:
+    """A kernel launch: our arrays become buffers; NumPy's arrays are refused, as they would be no device pointers."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, grid, block, args, *, shared_mem=0):
+        self.function(grid, block, tuple(map(self._argument, args)), shared_mem=shared_mem)
+        for value in args:
+            if isinstance(value, ndarray):
+                value.fresh = False
+
+    @staticmethod
+    def _argument(value):
+        if isinstance(value, ndarray):
+            if not value.flags.c_contiguous:
+                raise TypeError("a kernel argument must be contiguous")
+            return value.host.view(Uninitialised) if value.fresh else value.host
+        if isinstance(value, np.generic):
+            return value
+        raise TypeError(f"Unsupported type {type(value)}")
+
+
+@functools.cache
+def standin(engine):
+    """One stand-in for each engine, so that its kernels are built once."""
+    return Standin(engine)
+
+
+@contextlib.contextmanager
+def installed(engine):
+    """`cupy` is the stand-in inside this context; yields it."""
+    before = sys.modules.get("cupy")
+    sys.modules["cupy"] = module = standin(engine)
+    try:
+        yield module
+    finally:
+        del sys.modules["cupy"]
+        if before is not None:
+            sys.modules["cupy"] = before

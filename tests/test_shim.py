@@ -1,0 +1,603 @@
+"""The CPU stand-in for CUDA: it finds seeded bugs in small kernels, and mutations of kernels/membership.cu."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudasim.shim import ShimError, ShimModule, empty, gxx
+
+pytestmark = pytest.mark.skipif(gxx() is None, reason="needs g++ on Linux to compile CUDA kernels for the CPU")
+
+Checked = partial(ShimModule, checked=True)
+ORDERS = ("forward", "reverse")
+SOURCE = (Path(__file__).parents[1] / "kernels" / "membership.cu").read_text()
+C_TYPES = {
+    "unsigned char": np.uint8,
+    "unsigned short": np.uint16,
+    "int": np.int32,
+    "unsigned": np.uint32,
+    "unsigned long long": np.uint64,
+    "long long": np.int64,
+    "float": np.float32,
+    "double": np.float64,
+}
+
+
+# ------------------------------------------------------------------------------------------------ seeded bugs
+
+# kind of error, body of a kernel, its correct part, the bug in its place. Run with 2 blocks of 64 threads; `in` has
+# 128 entries and `out` 128 uninitialised ones. t: thread, x: thread in the grid.
+BUGS = {
+    "read past the end": ("out of bounds", "out[x] = in[x];", "in[x]", "in[x + 1]"),
+    "read before the start": ("out of bounds", "out[x] = in[x];", "in[x]", "in[x - 1]"),
+    "write past the end": ("out of bounds", "out[x] = 1;", "out[x]", "out[x + 1]"),
+    "null pointer": ("out of bounds", "out[x] = nothing ? *nothing : 1;", "nothing ? *nothing : 1", "*nothing"),
+    "static shared array": ("out of bounds", "__shared__ int a[2][64]; a[1][t] = 1;", "[2][64]", "[2][63]"),
+    "dynamic shared array": ("out of bounds", "DYNAMIC_SHARED(int, a); a[t] = in[x];", "a[t]", "a[t + 1]"),
+    "write to const": ("read-only", "out[x] = t;", "out[x]", "const_cast<int*>(in)[x]"),
+    "static shared memory": ("uninitialised", "__shared__ int a[64]; a[t] = 0; out[x] = a[t];", "a[t] = 0;", ""),
+    "dynamic shared memory": ("uninitialised", "DYNAMIC_SHARED(int, a); a[t] = 0; out[x] = a[t];", "a[t] = 0;", ""),
+    "shared memory of the block before": (
+        "uninitialised",
+        "__shared__ int a[64]; if (x < n) a[t] = 0; out[x] = a[t];",
+        "x < n",
+        "x < 64",
+    ),
+    "output read": ("uninitialised", "out[x] = in[x];", "=", "+="),
+    "no barrier before the read": (
+        "race",
+        "__shared__ int a[64]; a[t] = in[x]; __syncthreads(); out[x] = a[t / 2];",
+        "__syncthreads();",
+        "",
+    ),
+    "no barrier before the next write": (
+        "race",
+        "__shared__ int a; if (t == 0) a = 1; __syncthreads(); out[x] = a; __syncthreads(); if (t == 0) a = 2;",
+        "out[x] = a; __syncthreads();",
+        "out[x] = a;",
+    ),
+    "warp taken for synchronous": (
+        "race",
+        "__shared__ int a[64]; a[t] = in[x]; __syncwarp(); out[x] = a[t / 2 * 2];",
+        "__syncwarp();",
+        "",
+    ),
+    "shuffle taken for a barrier": (
+        "race",
+        "__shared__ int a[64]; a[t] = in[x]; __syncwarp(); out[x] = a[t / 2 * 2];",
+        "__syncwarp();",
+        "__shfl_sync(0xffffffff, t, 0);",
+    ),
+    "warp barrier across warps": (
+        "race",
+        "__shared__ int a[64]; a[t] = in[x]; __syncthreads(); out[x] = a[t % 32];",
+        "__syncthreads();",
+        "__syncwarp();",
+    ),
+    "warp barrier of half a warp": (
+        "race",
+        "__shared__ int a[64]; a[t] = in[x]; __syncwarp(t % 32 < 16 ? 0xffff : 0xffff0000); out[x] = a[t / 16 * 16];",
+        "t / 16 * 16",
+        "t / 32 * 32",
+    ),
+    "two blocks add": ("race", "if (t == 0) atomicAdd(total, 1);", "atomicAdd(total, 1)", "*total += 1"),
+    "block reads another's output": (
+        "race",
+        "out[x] = x; if (t == 0) out[x] = out[x] + 1;",
+        "out[x] + 1",
+        "out[0] + 1",
+    ),
+    "write beside atomics": ("race", "atomicAdd(total, 1); if (x == 70) out[x] = 0;", "out[x] = 0", "*total = 0"),
+    "read beside atomics": ("race", "atomicAdd(total, 1); if (x == 70) out[x] = 0;", "out[x] = 0", "out[x] = *total"),
+    "barrier for some": ("barrier divergence", "if (t < 64) __syncthreads();", "t < 64", "t < 33"),
+    "exit before the barrier": ("barrier divergence", "if (x == n) return; __syncthreads();", "x == n", "x == 5"),
+    "two barriers taken for one": (
+        "barrier divergence",
+        "if (t < 64)\n__syncthreads();\nelse\n__syncthreads();",
+        "t < 64",
+        "t < 32",
+    ),
+    "mask of lanes that left": (
+        "deadlock",
+        "if (t % 32 < 8) out[x] = __shfl_sync(0xff, t, 0);",
+        "0xff",
+        "0xffff",
+    ),
+    "lanes at two barriers": (
+        "deadlock",
+        "if (t % 32 < 8) __syncwarp(0xff); else __syncwarp(0xffffff00);",
+        "__syncwarp(0xff)",
+        "__syncwarp()",
+    ),
+    "mask without the caller": ("mask", "out[x] = __shfl_sync(0xffffffff, t, 0);", "0xffffffff", "0xffff"),
+    "mask without the source": (
+        "mask",
+        "if (t % 32 < 8) out[x] = __shfl_sync(0xff, t, 7);",
+        "7",
+        "8",
+    ),
+    "shuffle width": ("width", "out[x] = __shfl_sync(0xffffffff, t, 0, 8);", "8)", "12)"),
+    "integer overflow": ("undefined", "out[x] = in[x] + 0x7fffff00;", "0x7fffff00", "0x7fffffff"),
+    "division by zero": ("undefined", "out[x] = 7 / (in[x] + 1);", "in[x] + 1", "in[x]"),
+}
+ALWAYS_FOUND = ("barrier divergence", "deadlock", "mask", "width")
+
+
+def run_small(body, order="forward", module=Checked):
+    """`out` of a kernel with this body."""
+    code = (
+        "__global__ void small(const int* in, int* out, int n, int* total, const int* nothing) {\n"
+        f"const int t = threadIdx.x, x = blockIdx.x * blockDim.x + t;\n{body}\n}}"
+    )
+    kernel = module(code, name_expressions=("small",), order=order).get_function("small")
+    out = empty(128, np.int32)
+    args = (np.arange(128, dtype=np.int32), out, np.int32(128), np.zeros(1, np.int32), np.uintp(0))
+    kernel((2,), (64,), args, shared_mem=256)
+    return out
+
+
+@pytest.mark.parametrize(("kind", "body", "correct", "bug"), BUGS.values(), ids=BUGS)
+def test_checker_finds_the_bug_only(kind, body, correct, bug):
+    assert body.count(correct) == 1
+    with pytest.raises(ShimError, match=rf"^{kind}: small, block \(\d, 0, 0\), thread \(\d+, 0, 0\): "):
+        run_small(body.replace(correct, bug))
+    for order in ORDERS:
+        run_small(body, order)
+        with pytest.raises(ShimError):
+            run_small(body.replace(correct, bug), order)
+
+
+@pytest.mark.parametrize("name", [name for name, row in BUGS.items() if row[0] in ALWAYS_FOUND])
+def test_barriers_and_shuffles_are_always_checked(name):
+    kind, body, correct, bug = BUGS[name]
+    run_small(body, module=ShimModule)
+    with pytest.raises(ShimError, match=f"^{kind}: "):
+        run_small(body.replace(correct, bug), module=ShimModule)
+
+
+def test_message_names_argument_and_offset():
+    with pytest.raises(
+        ShimError, match=r"block \(1, 0, 0\), thread \(63, 0, 0\): reads 4 bytes at offset 512 of argument 0 "
+    ):
+        run_small("out[x] = in[x + 1];")
+    with pytest.raises(
+        ShimError, match=r"thread \(1, 0, 0\): writes 4 bytes at offset 0 of argument 1 .* thread \(0, 0, 0\) writes"
+    ):
+        run_small("out[0] = 1;")
+
+
+def test_order_of_threads_shows_a_race_without_the_checker():
+    body = "__shared__ int a[64]; a[t] = in[x]; out[x] = a[t / 2 * 2];"
+    forward, reverse = (run_small(body, order, ShimModule) for order in ORDERS)
+    np.testing.assert_array_equal(forward, np.arange(128) // 2 * 2)
+    assert (forward != reverse).any()
+
+
+def test_launch_after_an_error():
+    with pytest.raises(ShimError, match="barrier divergence"):
+        run_small("if (t == 9) __syncthreads(); out[x] = 5;")
+    np.testing.assert_array_equal(run_small("if (n == 9) __syncthreads(); out[x] = 5;"), 5)
+
+
+SHUFFLES = {
+    "__shfl_sync": lambda lane, first, width: first + 5 % width,
+    "__shfl_xor_sync": lambda lane, first, width: lane ^ 5,
+    "__shfl_down_sync": lambda lane, first, width: lane + 5,
+    "__shfl_up_sync": lambda lane, first, width: np.where(lane - 5 < first, lane, lane - 5),
+}
+
+
+@pytest.mark.parametrize("ctype", ["int", "unsigned", "long long", "float", "double"])
+@pytest.mark.parametrize("name", SHUFFLES)
+def test_shuffles(name, ctype):
+    code = (
+        f"__global__ void shuffle(const {ctype}* in, {ctype}* out, int width) {{\n"
+        f"out[threadIdx.x] = {name}(0xffffffff, in[threadIdx.x], 5, width); }}"
+    )
+    kernel = Checked(code, name_expressions=("shuffle",)).get_function("shuffle")
+    values = np.random.default_rng(0).integers(0, 2**31, 32).astype(C_TYPES[ctype])
+    lane = np.arange(32)
+    for width in (4, 8, 16, 32):
+        out = empty(32, values.dtype)
+        kernel((1,), (32,), (values, out, np.int32(width)))
+        first = lane // width * width
+        source = SHUFFLES[name](lane, first, width)
+        np.testing.assert_array_equal(out, values[np.where(source < first + width, source, lane)])
+
+
+def test_limits_of_a_launch():
+    kernel = ShimModule("__global__ void nothing() {}", name_expressions=("nothing",)).get_function("nothing")
+    kernel((2, 3, 4), (4, 4, 64), (), shared_mem=48 << 10)
+    for grid, block, shared, kind in [
+        ((1,), (1025,), 0, "block size"),
+        ((1,), (0,), 0, "block size"),
+        ((0,), (1,), 0, "grid size"),
+        ((1, 65536), (1,), 0, "grid size"),
+        ((1,), (1,), (48 << 10) + 1, "shared memory"),
+    ]:
+        with pytest.raises(ShimError, match=f"^{kind}: nothing"):
+            kernel(grid, block, (), shared_mem=shared)
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, np.zeros(4, np.float64)),
+        (0, np.zeros(4, np.int32)),
+        (0, np.zeros(8, np.float32)[::2]),
+        (0, np.float32(0)),
+        (0, np.uintp(8)),
+        (1, 1),
+        (1, np.int32(1)),
+        (1, np.float64(1)),
+        (2, 1.0),
+        (2, np.float64(1)),
+        (2, np.int32(1)),
+    ],
+)
+def test_arguments_must_have_the_exact_type(position, value):
+    code = "__global__ void typed(float* out, long long n, float scale) { if (out) out[n] = scale; }"
+    kernel = ShimModule(code, name_expressions=("typed",)).get_function("typed")
+    out = np.zeros(4, np.float32)
+    args = [out, np.int64(2), np.float32(3)]
+    kernel((1,), (1,), args)
+    assert out.tolist() == [0, 0, 3, 0]
+    kernel((1,), (1,), [np.uintp(0), *args[1:]])
+    with pytest.raises(TypeError, match="3 arguments"):
+        kernel((1,), (1,), args[:2])
+    args[position] = value
+    with pytest.raises(TypeError, match=f"typed: argument {position} must be "):
+        kernel((1,), (1,), args)
+
+
+def test_written_arrays_must_not_overlap():
+    code = "__global__ void copy(const int* in, int* out) { out[0] = in[0]; }"
+    kernel = ShimModule(code, name_expressions=("copy",)).get_function("copy")
+    array = np.zeros(8, np.int32)
+    kernel((1,), (1,), (array[:4], array[4:]))
+    with pytest.raises(TypeError, match="arguments 0 and 1 overlap"):
+        kernel((1,), (1,), (array[:5], array[4:]))
+
+
+def test_options_define_macros():
+    kernel = ShimModule(
+        "__global__ void define(int* out) { *out = VALUE; }", ("--fmad=false", "-DVALUE=7"), ("define",)
+    ).get_function("define")
+    out = np.zeros(1, np.int32)
+    kernel((1,), (1,), (out,))
+    assert out[0] == 7
+
+
+def test_missing_compiler_is_seen(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert gxx() is None
+
+
+def test_function_must_be_a_name_expression():
+    with pytest.raises(ValueError, match="must contain 'count<int>'"):
+        ShimModule(SOURCE, name_expressions=("count<unsigned>",)).get_function("count<int>")
+
+
+# ------------------------------------------------------------------------------------------------ our kernels
+
+
+def ensemble(n, sizes, code, holes=0.2):
+    """Codes of n rows in partitions of these sizes, offsets, and the dense one-hot matrix, n x C."""
+    rng = np.random.default_rng(n)
+    offsets = np.cumsum([0, *sizes]).astype(np.int32)
+    labels = np.stack([rng.integers(0, size, n) for size in sizes], axis=1)
+    labels[-1] = np.array(sizes) - 1
+    seen = rng.random(labels.shape) >= holes
+    seen[-1] = True
+    seen[0] = holes == 0
+    codes = np.where(seen, labels, -1).astype(C_TYPES[code])
+    columns = (labels + offsets[:-1])[..., None] == np.arange(offsets[-1])
+    return codes, offsets, (columns & seen[..., None]).any(axis=1)
+
+
+def pitched(values, ctype):
+    """A table in device layout: rows of a multiple of 32 bytes, NaN beyond the columns in use."""
+    dtype = np.dtype(C_TYPES[ctype])
+    K = values.shape[1]
+    pitch = -(-K * dtype.itemsize // 32) * 32 // dtype.itemsize
+    table = np.full((len(values), pitch), np.nan, dtype)
+    table[:, :K] = values
+    return table
+
+
+def terms(onehot, offsets, table):
+    """Entry [i, x, k]: the table's row of x in partition i, 0 where x is missing."""
+    picked = np.where(onehot[:, :, None], table, table.dtype.type(0))
+    return np.stack([picked[:, a:b].sum(axis=1) for a, b in pairwise(offsets)])
+
+
+def in_order(values):
+    """The sum over the first axis, one addition after the other."""
+    total = np.zeros_like(values[0])
+    for value in values:
+        total = total + value
+    return total
+
+
+def run_gather_sum(kernel, n, sizes, K, T, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    table = pitched(np.random.default_rng(1).standard_normal((offsets[-1], K)), T)
+    out = empty((n, K), table.dtype)
+    pitch = np.int32(table.shape[1])
+    kernel((2,), (128,), (codes, offsets, np.int64(n), np.int32(len(sizes)), table, np.int32(K), pitch, out))
+    return [(out, in_order(terms(onehot, offsets, table[:, :K])))]
+
+
+def best_columns(cost, parts, weighted):
+    """Labels and costs as `assign` defines them."""
+    infinite = np.isinf(parts).sum(axis=0)
+    finite = in_order(np.where(np.isinf(parts), parts.dtype.type(0), parts)) + weighted
+    least = cost.min(axis=1)
+    all_infinite = np.isinf(least)[:, None]
+    order = np.lexsort((np.where(all_infinite, finite, cost), np.where(all_infinite, infinite, 0)), axis=1)
+    return order[:, 0].astype(np.int32), least
+
+
+def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
+    codes, offsets, onehot = ensemble(n, sizes, code, holes=0 if summed else 0.2)
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 3, (offsets[-1], K)).astype(float) / 8  # few values, so that costs tie
+    values[rng.random(values.shape) < 0.2] = np.inf
+    values[-1] = np.inf
+    table = pitched(values, T)
+    per_partition = pitched(rng.integers(0, 3, (1 if summed else len(sizes), K)) / 4, T)
+    weight = rng.integers(1, 3, n).astype(table.dtype) if weighted else np.uintp(0)
+    labels, costs = empty(n, np.int32), empty(n, table.dtype)
+    sizes_and_tables = (np.int64(n), np.int32(len(sizes)), table, per_partition, np.int32(summed))
+    pitch = np.int32(table.shape[1])
+    kernel((2,), (128,), (codes, offsets, *sizes_and_tables, weight, np.int32(K), pitch, labels, costs))
+
+    seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)])
+    parts = terms(onehot, offsets, table[:, :K])
+    shares = np.where(seen[:, :, None], per_partition[:, None, :K], table.dtype.type(0))
+    p = np.broadcast_to(per_partition[0, :K], (n, K)) if summed else in_order(shares)
+    p = (weight[:, None] if weighted else 1) * p
+    want_labels, want_costs = best_columns(in_order(parts) + p, parts, p)
+    return [(labels, want_labels), (costs, want_costs)]
+
+
+def run_count(kernel, n, sizes, bounds, K, capacity, counter, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, K, n).astype(np.int32)
+    weight = rng.integers(0, 2**40, n) if counter == "unsigned long long" else np.uintp(0)
+    out = np.zeros((offsets[-1], K), np.uint64)
+    groups = (np.array(bounds, np.int32), np.int32(len(bounds) - 1))
+    args = (codes, offsets, np.int64(n), np.int32(len(sizes)), *groups, labels, weight, np.int32(K), np.int32(capacity))
+    kernel((2, 2), (256,), (*args, out), shared_mem=capacity * np.dtype(C_TYPES[counter]).itemsize)
+    amounts = np.where(labels[:, None] == np.arange(K), weight[:, None] if weight.ndim else 1, 0)
+    return [(out, (onehot.T.astype(np.int64) @ amounts).astype(np.uint64))]
+
+
+def run_scatter_add(kernel, n, sizes, K, segment_rows, capacity, T, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    rows = np.random.default_rng(4).standard_normal((n, K)).astype(C_TYPES[T])
+    n_segments = -(-n // segment_rows)
+    partial_sums = empty((n_segments, offsets[-1], K), rows.dtype)
+    counts = (np.int64(segment_rows), np.int32(n_segments), np.int32(capacity))
+    args = (codes, offsets, np.int64(n), np.int32(len(sizes)), rows, np.int32(K), *counts, partial_sums)
+    kernel((2,), (32,), args, shared_mem=capacity * 32 * rows.itemsize)
+    each = onehot[:, :, None] * rows[:, None, :]
+    return [(partial_sums, np.stack([in_order(each[at : at + segment_rows]) for at in range(0, n, segment_rows)]))]
+
+
+def run_coassociation(kernel, n, sizes, begin, n_rows, penalty, T, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    dtype = C_TYPES[T]
+    out = empty((n_rows, n), dtype)
+    r = len(sizes)
+    kernel((2,), (256,), (codes, np.int64(n), np.int32(r), np.int64(begin), np.int64(n_rows), np.int32(penalty), out))
+    seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)], axis=1)
+    agree, both = (m.astype(int) @ m.astype(int).T for m in (onehot, seen))
+    want = (agree - penalty * (both - agree)).astype(dtype) / dtype(r)
+    return [(out, want[begin : begin + n_rows])]
+
+
+# Sizes are chosen so that the grid is smaller than the work, no size is a multiple of the block, and the last entry of
+# every buffer is used.
+CASES = {
+    "gather_sum": {
+        "gather_sum<float, unsigned char, 4, 1>": partial(
+            run_gather_sum, n=75, sizes=[3, 2, 4, 2, 3, 5], K=6, T="float", code="unsigned char"
+        ),
+        "gather_sum<double, unsigned short, 32, 2>": partial(
+            run_gather_sum, n=19, sizes=[2, 300, *[3] * 33], K=72, T="double", code="unsigned short"
+        ),
+    },
+    "assign": {
+        "assign<double, unsigned char, 4, 1>": partial(
+            run_assign, n=75, sizes=[3, 2, 4, 2, 5], K=6, T="double", code="unsigned char", weighted=False, summed=False
+        ),
+        "assign<float, int, 8, 1>": partial(
+            run_assign, n=45, sizes=[3, 2, 4], K=8, T="float", code="int", weighted=True, summed=True
+        ),
+    },
+    "count": {
+        "count<unsigned, unsigned char>": partial(
+            run_count,
+            n=400,
+            sizes=[3, 4, 5, 40, 2, 2, 6, 3],
+            bounds=[0, 3, 4, 6, 8],
+            K=4,
+            capacity=48,
+            counter="unsigned",
+            code="unsigned char",
+        ),
+        "count<unsigned long long, int>": partial(
+            run_count,
+            n=400,
+            sizes=[3, 4, 5, 40, 2],
+            bounds=[0, 2, 3, 4, 5],
+            K=3,
+            capacity=24,
+            counter="unsigned long long",
+            code="int",
+        ),
+    },
+    "scatter_add": {
+        "scatter_add<double, unsigned char>": partial(
+            run_scatter_add, n=50, sizes=[3, 9, 6], K=40, segment_rows=20, capacity=6, T="double", code="unsigned char"
+        ),
+        "scatter_add<float, int>": partial(
+            run_scatter_add, n=33, sizes=[3, 2], K=5, segment_rows=40, capacity=1, T="float", code="int"
+        ),
+    },
+    "coassociation": {
+        "coassociation<float, unsigned char>": partial(
+            run_coassociation,
+            n=37,
+            sizes=[2] * 20 + [3] * 20,
+            begin=10,
+            n_rows=20,
+            penalty=1,
+            T="float",
+            code="unsigned char",
+        ),
+        "coassociation<double, int>": partial(
+            run_coassociation, n=20, sizes=[2, 3, 4], begin=0, n_rows=20, penalty=0, T="double", code="int"
+        ),
+    },
+}
+
+
+def fault(source, kernel, checked=True):
+    """The first thing wrong with a kernel in this source: a kind of error, "wrong result", or None."""
+    for expression, run in CASES[kernel].items():
+        for order in ORDERS:
+            module = ShimModule(source, name_expressions=(expression,), checked=checked, order=order)
+            try:
+                results = run(module.get_function(expression))
+            except ShimError as error:
+                return str(error).split(":")[0]
+            if not all(np.array_equal(got, want) and got.dtype == want.dtype for got, want in results):
+                return "wrong result"
+    return None
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("kernel", CASES)
+def test_kernel_is_free_of_faults(kernel, checked):
+    assert fault(SOURCE, kernel, checked) is None
+
+
+# How g++ 12 lets it be found (another may see another fault of it first); a kernel; text in its source, and what to
+# put in its place.
+MUTANTS = [
+    # The loop over rows, the groups of lanes and the columns, which gather_sum and assign share.
+    ("wrong result", "gather_sum", "(gridDim.x) * per_block", "(gridDim.x) * blockDim.x"),
+    ("race", "gather_sum", "(blockIdx.x) * per_block + thread / G", "(blockIdx.x) * per_block + thread % G"),
+    ("mask", "gather_sum", " << (thread % 32 / G * G)", ""),
+    ("deadlock", "gather_sum", "(0xffffffffu >> (32 - G)) << (thread % 32 / G * G)", "0xffffffffu"),
+    ("mask", "gather_sum", "column, j, G)", "column, j)"),
+    ("out of bounds", "gather_sum", "if (mine < r)", "if (mine <= r)"),
+    ("out of bounds", "gather_sum", "if (!is_hole(code)) column", "column"),
+    ("wrong result", "gather_sum", "shared_column >= 0", "shared_column > 0"),
+    ("wrong result", "gather_sum", "int j = 0; j < last; ++j", "int j = last - 1; j >= 0; --j"),
+    ("wrong result", "gather_sum", "r - first < G ? r - first : G", "r - first < G ? r - first : G - 1"),
+    # gather_sum
+    (
+        "out of bounds",
+        "gather_sum",
+        "x < n; x += group.stride) {\n        for",
+        "x <= n; x += group.stride) {\n        for",
+    ),
+    ("out of bounds", "gather_sum", "if (base + v * G < K) sum", "if (base + v * G <= K) sum"),
+    ("race", "gather_sum", "if (base + v * G < K) out", "if (base + v * G <= K) out"),
+    (
+        "wrong result",
+        "gather_sum",
+        "pitch + base;\n#pragma unroll\n                for (int v = 0; v < V; ++v)\n",
+        "K + base;\nfor (int v = 0; v < V; ++v)\n",
+    ),
+    # assign
+    ("wrong result", "assign", ": other_k < k;", ": other_k > k;"),
+    ("deadlock", "assign", "int step = G / 2", "int step = G / 4"),
+    ("deadlock", "assign", "step > 0", "step > 1"),
+    ("deadlock", "assign", "__shfl_xor_sync(group.mask, cost", "__shfl_xor_sync(0xffffffffu, cost"),
+    ("wrong result", "assign", "if (k >= K) continue;\n            if", "if (k > K) continue;\n            if"),
+    ("wrong result", "assign", "{r + 1, infinity", "{0, infinity"),
+    ("wrong result", "assign", "if (cost == infinity<T>())", "if (false)"),
+    ("wrong result", "assign", "costs[x] = cost", "costs[x] = best.cost"),
+    ("out of bounds", "assign", "weight ? weight[x] : T(1)", "weight[x]"),
+    ("out of bounds", "assign", "if (!summed) p[v]", "p[v]"),
+    ("race", "assign", "if (group.lane == 0)", "if (group.lane <= 1)"),
+    (
+        "out of bounds",
+        "assign",
+        "x < n; x += group.stride) {\n        const",
+        "x <= n; x += group.stride) {\n        const",
+    ),
+    # count
+    ("uninitialised", "count", "cells[cell] = 0;\n            __syncthreads();", "cells[cell] = 0;"),
+    ("race", "count", "if (fits) {\n            __syncthreads();\n", "if (fits) {\n"),
+    (
+        "barrier divergence",
+        "count",
+        "if (fits) {\n            __sync",
+        "if (fits && threadIdx.x < n_cells) {\n            __sync",
+    ),
+    ("uninitialised", "count", "cells[cell] = 0;", "{}"),
+    (
+        "out of bounds",
+        "count",
+        "cell < n_cells; cell += blockDim.x) cells",
+        "cell <= n_cells; cell += blockDim.x) cells",
+    ),
+    ("race", "count", "atomicAdd(cells + cell, static_cast<Counter>(amount))", "cells[cell] += amount"),
+    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(amount))", "target[cell] += amount"),
+    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(cells[cell]))", "target[cell] += cells[cell]"),
+    ("out of bounds", "count", "if (is_hole(code)) continue;", ""),
+    ("wrong result", "count", "if (threadIdx.x >= rows * width) x = n;", ""),
+    ("wrong result", "count", "(gridDim.x) * rows", "(gridDim.x) * blockDim.x"),
+    ("wrong result", "count", "g += gridDim.y", "g += 1"),
+    ("out of bounds", "count", "g < n_groups", "g <= n_groups"),
+    ("out of bounds", "count", "n_cells <= capacity", "n_cells <= capacity + 1000"),
+    ("wrong result", "count", "out + static_cast<int64>(offsets[first]) * K", "out"),
+    # scatter_add
+    ("race", "scatter_add", "if (k >= K) continue;\n        const", "if (k > K) continue;\n        const"),
+    ("race", "scatter_add", "cells + lane : own", "cells + lane / 2 : own"),
+    ("uninitialised", "scatter_add", "for (int c = 0; c < width; ++c) sums[c * pitch] = 0;", ""),
+    ("out of bounds", "scatter_add", "c < width; ++c) sums", "c <= width; ++c) sums"),
+    ("out of bounds", "scatter_add", "if (!is_hole(code)) sums", "sums"),
+    ("out of bounds", "scatter_add", "width <= capacity", "width <= capacity + 3"),
+    ("out of bounds", "scatter_add", "n - first < segment_rows ? n : first", "first"),
+    ("out of bounds", "scatter_add", "x < last", "x <= last"),
+    ("wrong result", "scatter_add", "task += gridDim.x", "task += 2 * gridDim.x"),
+    ("wrong result", "scatter_add", "segment * offsets[r]", "segment * offsets[r - 1]"),
+    ("wrong result", "scatter_add", "int64 x = first; x < last; ++x", "int64 x = last - 1; x >= first; --x"),
+    # coassociation
+    ("uninitialised", "coassociation", "}\n            __syncthreads();\n", "}\n"),
+    ("race", "coassociation", "__syncthreads();  // before the next partitions overwrite the codes", ""),
+    ("out of bounds", "coassociation", "i0 + i < r", "i0 + i <= r"),
+    ("out of bounds", "coassociation", "inside && p0 + line < n_rows", "inside"),
+    ("out of bounds", "coassociation", "inside && q0 + line < n ", "inside && q0 + line <= n "),
+    ("race", "coassociation", "&& q0 + lane < n)", "&& q0 + lane <= n)"),
+    ("out of bounds", "coassociation", "if (p0 + line < n_rows", "if (p0 + line <= n_rows"),
+    ("out of bounds", "coassociation", "left[16][33]", "left[16][31]"),
+    ("wrong result", "coassociation", "!is_hole(a) && ", ""),
+    ("wrong result", "coassociation", "int i = 0; i < 32", "int i = 0; i < 31"),
+    ("wrong result", "coassociation", "tile += gridDim.x", "tile += 2 * gridDim.x"),
+]
+
+
+@pytest.fixture(scope="module")
+def faults():
+    """Two compilers at a time, while the tests wait for the mutant they need."""
+    pool = ThreadPoolExecutor(2)
+    yield {(kernel, old): pool.submit(fault, SOURCE.replace(old, new), kernel) for _, kernel, old, new in MUTANTS}
+    pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize(("found_by", "kernel", "old", "new"), MUTANTS)
+def test_mutant_is_found(faults, found_by, kernel, old, new):
+    assert SOURCE.count(old) == 1, "the text to mutate must occur once in kernels/membership.cu"
+    assert faults[kernel, old].result() is not None, f"expected: {found_by}"
