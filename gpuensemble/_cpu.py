@@ -16,7 +16,7 @@ import numpy as np
 ROWS = 512  # rows of a block: their sums, ROWS x TILE, stay in the L2 cache
 TILE = 128  # columns of a table summed at a time
 GROUP = 32  # partitions summed at a time: their part of the table stays in the L2 cache
-NARROW = 4  # a table with fewer columns does not fill a vector register
+NARROW_GATHER, NARROW_SCATTER = 16, 8  # a table with fewer columns has a kernel of its own
 LINE = 64  # bytes of a cache line
 SPAN = 8192  # rows that a thread takes at a time
 INLINE = 1 << 16  # fewer codes than this are not worth a second thread
@@ -27,7 +27,10 @@ _kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
 def gather_sum(membership, table):
     """H @ table."""
     out = np.zeros((len(membership.codes), table.shape[1]), table.dtype)
-    kernel = _gather_sum if table.shape[1] >= NARROW else _gather_sum_narrow
+    if table.shape[1] == 1 and membership.complete:
+        kernel = _gather_sum_column
+    else:
+        kernel = _gather_sum_narrow if table.shape[1] < NARROW_GATHER else _gather_sum
     _over_spans(membership, len(out), SPAN, lambda first, last: kernel(*_codes(membership), table, first, last, out))
     return out
 
@@ -55,7 +58,10 @@ def count(membership, labels, weight, n_clusters):
 def scatter_add(membership, rows, segment_rows):
     """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
     out = np.zeros((membership.n_columns, rows.shape[1]), rows.dtype)
-    kernel = _scatter_add if rows.shape[1] >= NARROW else _scatter_add_narrow
+    if rows.shape[1] == 1 and membership.complete:
+        kernel = _scatter_add_column
+    else:
+        kernel = _scatter_add_narrow if rows.shape[1] < NARROW_SCATTER else _scatter_add
     offsets = membership.offsets
 
     def task(first, last):
@@ -122,7 +128,10 @@ def _over_spans(membership, n: int, most: int, task: Callable[[int, int], None])
 
 @_kernel
 def _decode(codes, hole, offsets, x, first, last, columns, partitions):
-    """The columns and partitions of the labels that row x has in first .. last - 1; returns how many. No branch."""
+    """The columns and partitions of the labels that row x has in first .. last - 1; returns how many.
+
+    A hole costs no branch, which no processor could foresee.
+    """
     m = 0
     for i in range(first, last):
         code = codes[x, i]
@@ -165,15 +174,33 @@ def _gather_sum(codes, hole, offsets, table, begin, end, out):
 
 @_kernel
 def _gather_sum_narrow(codes, hole, offsets, table, begin, end, out):
+    """Four columns at a time in registers, then one at a time."""
     n_columns, r = table.shape[1], codes.shape[1]
     columns, partitions = np.empty(r, np.uintp), np.empty(r, np.uintp)
     for x in range(begin, end):
         m = _decode(codes, hole, offsets, x, 0, r, columns, partitions)
-        for k in range(n_columns):
-            total = out[x, k]
+        for k in range(0, n_columns - 3, 4):
+            a, b, c, d = out[x, k], out[x, k + 1], out[x, k + 2], out[x, k + 3]
             for j in range(m):
-                total += table[columns[j], k]
-            out[x, k] = total
+                row = table[columns[j], k : k + 4]
+                a, b, c, d = a + row[0], b + row[1], c + row[2], d + row[3]
+            out[x, k], out[x, k + 1], out[x, k + 2], out[x, k + 3] = a, b, c, d
+        for k in range(n_columns // 4 * 4, n_columns):
+            a = out[x, k]
+            for j in range(m):
+                a += table[columns[j], k]
+            out[x, k] = a
+
+
+@_kernel
+def _gather_sum_column(codes, hole, offsets, table, begin, end, out):
+    """A single column and no holes: nothing to decode first."""
+    cells = table[:, 0]
+    for x in range(begin, end):
+        total = out[x, 0]
+        for i in range(codes.shape[1]):
+            total += cells[np.uintp(offsets[i] + codes[x, i])]
+        out[x, 0] = total
 
 
 @_kernel
@@ -269,14 +296,33 @@ def _scatter_add(codes, hole, offsets, rows, begin, end, first, last, out):
 
 @_kernel
 def _scatter_add_narrow(codes, hole, offsets, rows, begin, end, first, last, out):
-    shift = np.uintp(offsets[first])
+    """Four columns at a time, then one at a time."""
+    n_columns, shift = rows.shape[1], np.uintp(offsets[first])
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for x in range(begin, end):
         m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
-        for k in range(rows.shape[1]):
-            term = rows[x, k]
+        for k in range(0, n_columns - 3, 4):
+            a, b, c, d = rows[x, k], rows[x, k + 1], rows[x, k + 2], rows[x, k + 3]
             for j in range(m):
-                out[columns[j] - shift, k] += term
+                cell = out[columns[j] - shift, k : k + 4]
+                cell[0] += a
+                cell[1] += b
+                cell[2] += c
+                cell[3] += d
+        for k in range(n_columns // 4 * 4, n_columns):
+            a = rows[x, k]
+            for j in range(m):
+                out[columns[j] - shift, k] += a
+
+
+@_kernel
+def _scatter_add_column(codes, hole, offsets, rows, begin, end, first, last, out):
+    """A single column and no holes: nothing to decode first."""
+    cells, shift = out[:, 0], offsets[first]
+    for x in range(begin, end):
+        term = rows[x, 0]
+        for i in range(first, last):
+            cells[np.uintp(offsets[i] + codes[x, i] - shift)] += term
 
 
 @_kernel

@@ -1,0 +1,35 @@
+"""The command line: what it prints, and how it fails."""
+
+import json
+
+import pytest
+
+from gpuensemble import cli
+
+
+def test_demo_improves_on_its_base_partitions(capsys):
+    assert cli.main(["demo", "--partitions", "12", "--device", "cpu", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["device"] == "cpu"
+    assert report["nmi_of_the_consensus"] > report["nmi_of_a_base_partition"]
+
+
+def test_demo_prints_a_table(capsys):
+    assert cli.main(["demo", "--partitions", "2", "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["partitions", "2"]
+    assert len(lines) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--partitions", "0"], "`--partitions` must be at least 1, got 0."),
+        (["--device", "gpu"], '`device` must be "auto", "cpu", "cuda" or "cuda:N", got \'gpu\'.'),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(capsys, arguments, message):
+    assert cli.main(["demo", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"gpuensemble: {message}\n"
