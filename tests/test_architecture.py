@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 import zipfile
@@ -125,3 +126,14 @@ def test_a_wheel_carries_the_kernels(tmp_path):
     file, source = done.stdout.split("\n", 1)
     assert Path(file).is_relative_to(tmp_path)
     assert source == (root / "kernels" / "membership.cu").read_text()
+
+
+def test_the_readme_example_runs(capsys):
+    readme = (PACKAGE.parent / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(
+            compile(block.replace("from_labels(labels)", 'from_labels(labels, device="cpu")'), "README.md", "exec"), {}
+        )
+    assert "3 samples x 3 partitions, 6 columns, with holes, uint8, cpu" in capsys.readouterr().out
