@@ -36,14 +36,14 @@ def gather_sum(membership, table):
 
 
 def assign(membership, table, per_partition, weight):
-    """The cheapest column of each row and its cost; `per_partition` in one row is the sum over all partitions."""
+    """The cheapest column of each row, its cost, and that of the next; `per_partition` may be summed into one row."""
     n, n_columns = len(membership.codes), table.shape[1]
     labels = np.empty(n, np.int32)
-    costs = np.empty(n, table.dtype)
+    costs, seconds = np.empty(n, table.dtype), np.empty(n, table.dtype)
     weight = np.ones(1, table.dtype) if weight is None else weight
     arguments = (*_codes(membership), _padded(table), _padded(per_partition), weight, n_columns)
-    _over_spans(membership, n, SPAN, lambda first, last: _assign(*arguments, first, last, labels, costs))
-    return labels, costs
+    _over_spans(membership, n, SPAN, lambda first, last: _assign(*arguments, first, last, labels, costs, seconds))
+    return labels, costs, seconds
 
 
 def count(membership, labels, weight, n_clusters):
@@ -204,7 +204,7 @@ def _gather_sum_column(codes, hole, offsets, table, begin, end, out):
 
 
 @_kernel
-def _assign(codes, hole, offsets, table, per_partition, weight, n_columns, begin, end, labels, costs):
+def _assign(codes, hole, offsets, table, per_partition, weight, n_columns, begin, end, labels, costs, seconds):
     r = codes.shape[1]
     summed = len(per_partition) == 1
     step = min(1, len(weight) - 1)  # 0: one weight for all
@@ -214,6 +214,7 @@ def _assign(codes, hole, offsets, table, per_partition, weight, n_columns, begin
         stop = min(end, block + ROWS)
         labels[block:stop] = 0
         costs[block:stop] = np.inf
+        seconds[block:stop] = np.inf
         for low in range(0, n_columns, TILE):
             width = min(table.shape[1] - low, TILE)
             t[:, :width] = 0
@@ -226,7 +227,8 @@ def _assign(codes, hole, offsets, table, per_partition, weight, n_columns, begin
                         _add_rows(p[x - block, :width], per_partition, partitions, m, low)
             for x in range(block, stop):
                 part = per_partition[0, low:] if summed else p[x - block]
-                _keep_cheapest(t[x - block], part, weight[x * step], low, min(width, n_columns - low), x, labels, costs)
+                some = min(width, n_columns - low)
+                _keep_cheapest(t[x - block], part, weight[x * step], low, some, x, labels, costs, seconds)
         for x in range(block, stop):
             if costs[x] == np.inf:
                 w = weight[x * step]
@@ -234,14 +236,16 @@ def _assign(codes, hole, offsets, table, per_partition, weight, n_columns, begin
 
 
 @_kernel
-def _keep_cheapest(t, p, weight, low, width, x, labels, costs):
+def _keep_cheapest(t, p, weight, low, width, x, labels, costs, seconds):
     """The next `width` columns, from `low` on, against the best so far of row x; the first of equals stays."""
-    best, least = labels[x], costs[x]
+    best, least, second = labels[x], costs[x], seconds[x]
     for k in range(width):
         cost = t[k] + weight * p[k]
         if cost < least:
-            best, least = low + k, cost
-    labels[x], costs[x] = best, least
+            best, least, second = low + k, cost, least
+        elif cost < second:
+            second = cost
+    labels[x], costs[x], seconds[x] = best, least, second
 
 
 @_kernel

@@ -38,12 +38,12 @@ def gather_sum(membership, table):
 
 
 def assign(membership, table, per_partition, weight):
-    """The cheapest column of each row and its cost; `per_partition` in one row is the sum over all partitions."""
+    """The cheapest column of each row, its cost, and that of the next; `per_partition` may be summed into one row."""
     import cupy
 
     n, n_columns = len(membership.codes), table.shape[1]
     labels = cupy.empty(n, np.int32)
-    costs = cupy.empty(n, table.dtype)
+    costs, seconds = cupy.empty(n, table.dtype), cupy.empty(n, table.dtype)
     padded = _padded(table)
     summed = np.int32(len(per_partition) == 1)
     weight = np.uintp(0) if weight is None else weight
@@ -62,9 +62,10 @@ def assign(membership, table, per_partition, weight):
             np.int32(padded.shape[1]),
             labels,
             costs,
+            seconds,
         ),
     )
-    return labels, costs
+    return labels, costs, seconds
 
 
 def count(membership, labels, weight, n_clusters):

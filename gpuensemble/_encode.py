@@ -23,7 +23,14 @@ class _Names(NamedTuple):
 
     table: str
     rows: Sequence
-    columns: Sequence
+    columns: Sequence | None  # None: it is a vector
+
+    def place(self, i: int, row: int | None = None) -> str:
+        """Where column i, or a label in it, is: " in row 2, column 1"; a vector has rows only."""
+        parts = [] if row is None else [f"row {_shown(self.rows[row])}"]
+        if self.columns is not None:
+            parts.append(f"column {_shown(self.columns[i])}")
+        return " in " + ", ".join(parts) if parts else ""
 
 
 def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
@@ -36,12 +43,24 @@ def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
 
     def coded():
         for i, column in enumerate(columns):
-            local, values = _factorize(column, names.columns[i])
+            local, values = _factorize(column, names, i)
             _check_values(local, values, names, i)
             categories.append(values)
             yield local, len(values)
 
     return _assemble(coded(), len(columns), names), categories
+
+
+def from_vector(labels: Any, name: str) -> Coded:
+    """Read one vector of labels, none of them missing (a NumPy or CuPy array, a Series or a list), as a column."""
+    column, names = _vector(labels, name)
+    local, values = _factorize(column, names, 0)
+    missing = local < 0
+    if bool(missing.any()):
+        place = names.place(0, int(missing.argmax()))
+        raise ValueError(f"`{name}` must not hold missing labels (NaN, None or -1), got one{place}.")
+    _check_values(local, values, names, 0)
+    return _assemble(iter([(local, len(values))]), 1, names)
 
 
 def from_codes(codes: Any, widths: Any) -> Coded:
@@ -106,9 +125,7 @@ def _columns(labels: Any) -> tuple[list, _Names]:
         columns, shape = _from_rows(labels)
         names = _Names("labels", range(shape[0]), range(len(columns)))
     elif isinstance(labels, np.ndarray) or namespace(labels) is not np:
-        if isinstance(labels, np.ma.MaskedArray):
-            masked, labels = np.ma.getmaskarray(labels), labels.data.astype(object)
-            labels[masked] = None
+        labels = _unmasked(labels)
         shape = labels.shape
         columns = list(labels.T) if len(shape) == 2 else []
         names = _Names("labels", range(shape[0] if shape else 0), range(len(columns)))
@@ -119,6 +136,28 @@ def _columns(labels: Any) -> tuple[list, _Names]:
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {tuple(shape)}.")
     return columns, names
+
+
+def _vector(labels: Any, name: str) -> tuple[Any, _Names]:
+    """The one column that a vector is, and its names."""
+    if isinstance(labels, list | tuple):
+        labels = np.fromiter(labels, object, len(labels))
+    elif isinstance(labels, np.ndarray):
+        labels = _unmasked(labels)
+    elif namespace(labels) is np and not hasattr(labels, "iloc"):
+        raise TypeError(f"`{name}` must be a NumPy or CuPy array, a Series or a list, got {type(labels).__name__}.")
+    if len(labels.shape) != 1 or not len(labels):
+        raise ValueError(f"`{name}` must be a vector of at least one label, got shape {tuple(labels.shape)}.")
+    return labels, _Names(name, getattr(labels, "index", range(len(labels))), None)
+
+
+def _unmasked(labels: Array) -> Array:
+    """A masked array as objects, with None where it is masked; any other array itself."""
+    if not isinstance(labels, np.ma.MaskedArray):
+        return labels
+    masked, labels = np.ma.getmaskarray(labels), labels.data.astype(object)
+    labels[masked] = None
+    return labels
 
 
 def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
@@ -135,25 +174,25 @@ def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
     return columns, (len(rows), len(columns))
 
 
-def _factorize(column: Any, name: Any) -> tuple[Array, np.ndarray]:
+def _factorize(column: Any, names: _Names, i: int) -> tuple[Array, np.ndarray]:
     """The codes of one column, -1 for a hole, and its distinct values."""
     kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
     if kind in "biuf":
         return _factorize_numbers(column.to_numpy() if hasattr(column, "iloc") else column)
     if kind in "OUSTMm":
-        return _factorize_objects(column, name)
+        return _factorize_objects(column, names, i)
     rule = "integers, strings or other hashable values"
-    raise TypeError(f"`labels` must hold {rule}, got dtype {column.dtype} in column {_shown(name)}.")
+    raise TypeError(f"`{names.table}` must hold {rule}, got dtype {column.dtype}{names.place(i)}.")
 
 
-def _factorize_objects(column: Any, name: Any) -> tuple[np.ndarray, np.ndarray]:
+def _factorize_objects(column: Any, names: _Names, i: int) -> tuple[np.ndarray, np.ndarray]:
     import pandas
 
     try:
         local, values = pandas.factorize(column)
     except TypeError as error:
         raise TypeError(
-            f"`labels` must hold hashable values, got one that is not in column {_shown(name)}: {error}."
+            f"`{names.table}` must hold hashable values, got one that is not{names.place(i)}: {error}."
         ) from None
     values = np.fromiter(values, object, len(values))
     keep = np.array([not (_is_number(value) and value == -1) for value in values], bool)
@@ -191,19 +230,17 @@ def _distinct(observed: Array) -> tuple[Array, Array]:
 def _check_values(local: Array, values: np.ndarray, names: _Names, i: int) -> None:
     """Labels that are numbers must be whole and not negative: anything else is more likely a mistake than a label."""
     if not len(values):
-        raise ValueError(
-            f"`labels` must have a label in every column, got only missing ones in column {_shown(names.columns[i])}."
-        )
+        raise ValueError(f"`{names.table}` must have a label in every column, got only missing ones{names.place(i)}.")
     if values.dtype.kind in "biuf":
         bad = (values < 0) | (values != np.floor(values)) | np.isinf(values)
     else:
         bad = np.array([_is_number(value) and not (value >= 0 and value % 1 == 0) for value in values], bool)
     if bad.any():
         code = int(bad.argmax())
-        row = names.rows[int((local == code).argmax())]
+        place = names.place(i, int((local == code).argmax()))
         raise ValueError(
-            "`labels` given as numbers must be whole and not negative, with -1 or NaN for a missing one, "
-            f"got {_shown(values[code])} in row {_shown(row)}, column {_shown(names.columns[i])}."
+            f"`{names.table}` given as numbers must be whole and not negative, with -1 or NaN for a missing one, "
+            f"got {_shown(values[code])}{place}."
         )
 
 

@@ -228,7 +228,8 @@ class Membership:
         per_partition = self._per_partition(per_partition, table)
         if weight is not None:
             weight = _check.weights(weight, "weight", self.device, len(self.codes), table.dtype)
-        return self._kernels.assign(self, table, per_partition, weight)
+        labels, cost, _ = self._kernels.assign(self, table, per_partition, weight)
+        return labels, cost
 
     def _per_partition(self, given: Any, table: Array) -> Array:
         """One row per partition; a single row, the sum of them all, where it is the same for every sample."""
@@ -271,6 +272,12 @@ class Membership:
         return self._kernels.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
 
     @_on_own_device
+    def take(self, rows: Array) -> "Membership":
+        """The Membership of some rows, named by an array of integers on the device of the codes."""
+        coded = _encode.Coded(self.codes[rows], self.widths, self.complete)
+        return self._make(coded, self.categories, self.device)
+
+    @_on_own_device
     def merge(self) -> Merged:
         """The distinct rows, which row is which of them, and how often each occurs.
 
@@ -284,8 +291,7 @@ class Membership:
             How many rows are equal to each distinct row.
         """
         first, group, multiplicity = _distinct_rows(self.codes)
-        coded = _encode.Coded(self.codes[first], self.widths, self.complete)
-        return Merged(self._make(coded, self.categories, self.device), group, multiplicity)
+        return Merged(self.take(first), group, multiplicity)
 
 
 def coassociation(

@@ -92,17 +92,20 @@ __global__ void gather_sum(const Code* __restrict__ codes, const int* __restrict
     }
 }
 
-// The best column so far: fewest infinite terms, then least cost, then lowest index.
+// The best column so far: fewest infinite terms, then least cost, then lowest index; and the least cost of the others.
 template <typename T>
 struct Best {
     int infinite;
     T cost;
     int k;
+    T second;
 
     __device__ void take(int other_infinite, T other_cost, int other_k) {
         const bool better = other_infinite != infinite ? other_infinite < infinite
                             : other_cost != cost       ? other_cost < cost
                                                        : other_k < k;
+        const T loser = better ? cost : other_cost;
+        if (loser < second) second = loser;
         if (better) {
             infinite = other_infinite;
             cost = other_cost;
@@ -113,9 +116,12 @@ struct Best {
     template <int G>
     __device__ void reduce(const Group<G>& group) {
 #pragma unroll
-        for (int step = G / 2; step > 0; step /= 2)
+        for (int step = G / 2; step > 0; step /= 2) {
+            const T other_second = __shfl_xor_sync(group.mask, second, step, G);
+            if (other_second < second) second = other_second;
             take(__shfl_xor_sync(group.mask, infinite, step, G), __shfl_xor_sync(group.mask, cost, step, G),
                  __shfl_xor_sync(group.mask, k, step, G));
+        }
     }
 };
 
@@ -124,7 +130,7 @@ struct Best {
 template <bool COUNT_INFINITE, int V, typename T, typename Code, int G>
 __device__ Best<T> best_column(const Group<G>& group, const Code* row, const int* offsets, int r, const T* table,
                                const T* per_partition, bool summed, T weight, int K, int pitch) {
-    Best<T> best = {r + 1, infinity<T>(), K};
+    Best<T> best = {r + 1, infinity<T>(), K, infinity<T>()};
     for (int base = group.lane; base - group.lane < K; base += G * V) {
         T t[V] = {}, p[V] = {};
         int infinite[V] = {};
@@ -156,29 +162,31 @@ __device__ Best<T> best_column(const Group<G>& group, const Code* row, const int
 }
 
 // labels[x] = the k that minimises t + weight[x] * p, t = sum of table[column of x in i, k] and p = sum of
-// per_partition[i, k] over the observed i; costs[x] = that minimum. Ties go to the lowest k. Where every cost is
-// infinite, the k with the fewest infinite terms wins, then the one with the least sum of the finite ones.
+// per_partition[i, k] over the observed i; costs[x] = that minimum, seconds[x] = the least cost of the other k. Ties go
+// to the lowest k. Where every cost is infinite, the k with the fewest infinite terms wins, then the one with the least
+// sum of the finite ones.
 // `summed`: per_partition is one row, the sum over all partitions (no row has a hole). `weight` may be null: all 1.
 //
-// Bytes per row: r codes, a weight, a label and a cost from and to device memory; r * K table entries from the L2
+// Bytes per row: r codes, a weight, a label and two costs from and to device memory; r * K table entries from the L2
 // cache, and with holes as many of per_partition from L1. The L2 bandwidth limits it; the n x K costs never exist.
 // The plain expression would write and read them, and r * K gathered entries, in device memory.
 template <typename T, typename Code, int G, int V>
 __global__ void assign(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
                        const T* __restrict__ table, const T* __restrict__ per_partition, int summed,
                        const T* __restrict__ weight, int K, int pitch, int* __restrict__ labels,
-                       T* __restrict__ costs) {
+                       T* __restrict__ costs, T* __restrict__ seconds) {
     const Group<G> group;
     for (int64 x = group.row; x < n; x += group.stride) {
         const Code* row = codes + x * r;
         const T w = weight ? weight[x] : T(1);
         Best<T> best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
-        const T cost = best.cost;
+        const T cost = best.cost, second = best.second;
         if (cost == infinity<T>())
             best = best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
         if (group.lane == 0) {
             labels[x] = best.k;
             costs[x] = cost;
+            seconds[x] = second;
         }
     }
 }

@@ -13,7 +13,7 @@ import standin
 from cudasim import nvrtc
 from cudasim.ptx import PtxModule
 from cudasim.shim import ShimModule, gxx
-from gpuensemble import Membership, _cuda
+from gpuensemble import Membership, _cpu, _cuda
 from gpuensemble._array import to_host
 from support import check, membership, oracle_assign, problems, random_codes
 
@@ -83,6 +83,7 @@ def assert_same_bits(device, codes, widths, table, per_partition, weight):
         check(two, three, device, exact=True)
     for one, two in zip(here.assign(table), there.assign(device.asarray(table)), strict=True):
         check(two, one, device, exact=True)
+    assert_seconds(device, here, there, table)
     check(there.gather_sum(device.asarray(finite)), here.gather_sum(finite), device, exact=True)
     check(there.scatter_add(device.asarray(rows)), here.scatter_add(rows), device, exact=True)
     for given_weight in (None, multiplicity):
@@ -93,6 +94,22 @@ def assert_same_bits(device, codes, widths, table, per_partition, weight):
     for missing in ("ignore", "signed"):
         block = slice(len(codes) // 3, None)
         check(there.coassociation(block, missing), here.coassociation(block, missing), device, exact=True)
+
+
+def assert_seconds(device, here, there, table):
+    """The cost of the runner-up, which the kernels give as well."""
+    nothing = np.zeros((1, table.shape[1]), table.dtype)
+    *_, one = _cpu.assign(here, table, nothing, None)
+    *_, two = _cuda.assign(there, device.asarray(table), device.asarray(nothing), None)
+    check(two, one, device, exact=True)
+    offsets = np.concatenate([[0], np.cumsum(here.widths)])
+    codes = np.where(here.codes == np.array(-1).astype(here.codes.dtype), -1, here.codes.astype(int))
+    costs = np.zeros((len(codes), table.shape[1] + 1), table.dtype)
+    costs[:, -1] = np.inf
+    for i in range(codes.shape[1]):
+        seen = codes[:, i] >= 0
+        costs[seen, :-1] += table[offsets[i] + codes[seen, i]]
+    check(one, np.sort(costs, axis=1)[:, 1], np, exact=True)
 
 
 @given(problem=problems())

@@ -351,18 +351,19 @@ def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
     table = pitched(values, T)
     per_partition = pitched(rng.integers(0, 3, (1 if summed else len(sizes), K)) / 4, T)
     weight = rng.integers(1, 3, n).astype(table.dtype) if weighted else np.uintp(0)
-    labels, costs = empty(n, np.int32), empty(n, table.dtype)
+    labels, costs, seconds = empty(n, np.int32), empty(n, table.dtype), empty(n, table.dtype)
     sizes_and_tables = (np.int64(n), np.int32(len(sizes)), table, per_partition, np.int32(summed))
     pitch = np.int32(table.shape[1])
-    kernel((2,), (128,), (codes, offsets, *sizes_and_tables, weight, np.int32(K), pitch, labels, costs))
+    kernel((2,), (128,), (codes, offsets, *sizes_and_tables, weight, np.int32(K), pitch, labels, costs, seconds))
 
     seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)])
     parts = terms(onehot, offsets, table[:, :K])
     shares = np.where(seen[:, :, None], per_partition[:, None, :K], table.dtype.type(0))
     p = np.broadcast_to(per_partition[0, :K], (n, K)) if summed else in_order(shares)
     p = (weight[:, None] if weighted else 1) * p
-    want_labels, want_costs = best_columns(in_order(parts) + p, parts, p)
-    return [(labels, want_labels), (costs, want_costs)]
+    cost = in_order(parts) + p
+    want_labels, want_costs = best_columns(cost, parts, p)
+    return [(labels, want_labels), (costs, want_costs), (seconds, np.sort(cost, axis=1)[:, 1])]
 
 
 def run_count(kernel, n, sizes, bounds, K, capacity, counter, code):
@@ -525,6 +526,8 @@ MUTANTS = [
     ("deadlock", "assign", "__shfl_xor_sync(group.mask, cost", "__shfl_xor_sync(0xffffffffu, cost"),
     ("wrong result", "assign", "if (k >= K) continue;\n            if", "if (k > K) continue;\n            if"),
     ("wrong result", "assign", "{r + 1, infinity", "{0, infinity"),
+    ("wrong result", "assign", "better ? cost : other_cost", "other_cost"),
+    ("wrong result", "assign", "if (other_second < second) second = other_second;", ""),
     ("wrong result", "assign", "if (cost == infinity<T>())", "if (false)"),
     ("wrong result", "assign", "costs[x] = cost", "costs[x] = best.cost"),
     ("out of bounds", "assign", "weight ? weight[x] : T(1)", "weight[x]"),

@@ -1,0 +1,156 @@
+"""Lloyd's step over features on the CPU: a row is looked at again only if its cheapest centre may have changed.
+
+Between two steps the distance of a row to centre k changes by at most shift[k]. So a row keeps its label as long as its
+margin, second distance minus first, is more than the shifts since it was last looked at (Hamerly, SDM 2010). For the
+cosine distance |x| - x.u the same holds of the distance divided by |x|, with u the unit vectors of the centres.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from gpuensemble._csr import Csr
+
+BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sums are updated
+
+_kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+def threads() -> int:
+    """How many threads to work with."""
+    return numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+
+
+def step(features, state, tables, offset, shift) -> int:
+    """Give each row the cheapest centre, and move it between the sums; returns how many rows moved."""
+    tables = [np.ascontiguousarray(t.T) if isinstance(p, Csr) else t.T for p, t in zip(features.parts, tables, strict=True)]
+    rows = _open_rows(state.labels, state.margin, shift)
+    scores = np.empty((BLOCK, len(offset)), features.dtype)
+    buffers = [None if isinstance(p, Csr) else np.empty((BLOCK, p.shape[1]), p.dtype) for p in features.parts]
+    moved = 0
+    for begin in range(0, len(rows), BLOCK):
+        chosen = rows[begin : begin + BLOCK]
+        out = scores[: len(chosen)]
+        for i, (part, table, buffer) in enumerate(zip(features.parts, tables, buffers, strict=True)):
+            _add_scores(part, chosen, table, buffer, out, first=i == 0)
+        before = state.labels[chosen]
+        moved += _choose(
+            out, offset, chosen, features.square, features.distance == "sqeuclidean", state.labels, state.margin
+        )
+        for part, total in zip(features.parts, state.sums, strict=True):
+            _move(part, chosen, before, state.labels, state.weight, total)
+    state.count[:] = np.bincount(state.labels, minlength=len(offset))
+    state.mass[:] = state.count if len(state.weight) == 1 else np.bincount(state.labels, state.weight, len(offset))
+    return moved
+
+
+def _add_scores(part, chosen, table, buffer, out, first):
+    """out = part[chosen] @ table, or += if there were parts before."""
+    if isinstance(part, Csr):
+        _sparse_scores(part.data, part.indices, part.indptr, chosen, table, first, out)
+    elif first:
+        np.matmul(_rows(part, chosen, buffer), table, out=out)
+    else:
+        out += _rows(part, chosen, buffer) @ table
+
+
+def _rows(part, chosen, buffer):
+    """Rows in ascending order: a view where they follow each other, else a copy."""
+    low, high = chosen[0], chosen[-1] + 1
+    if high - low == len(chosen):
+        return part[low:high]
+    return np.take(part, chosen, axis=0, out=buffer[: len(chosen)], mode="clip")
+
+
+def _move(part, chosen, before, labels, weight, total):
+    if isinstance(part, Csr):
+        _move_sparse(part.data, part.indices, part.indptr, chosen, before, labels, weight, total)
+    else:
+        _move_dense(part, chosen, before, labels, weight, total)
+
+
+@_kernel
+def _open_rows(labels, margin, shift):
+    """The rows whose margin is used up by what their own centre and the fastest other one have moved."""
+    fastest = np.argmax(shift)
+    second = 0.0
+    for k in range(len(shift)):
+        if k != fastest:
+            second = max(second, shift[k])
+    rows, m = np.empty(len(labels), np.intp), 0
+    for x in range(len(labels)):
+        label = labels[x]
+        if label >= 0:
+            margin[x] -= shift[label] + (second if label == fastest else shift[fastest])
+        rows[m] = x
+        m += label < 0 or not margin[x] > 0
+    return rows[:m]
+
+
+@_kernel
+def _choose(scores, offset, chosen, square, squared, labels, margin):
+    """The cheapest centre of each row, lowest index on a tie, and the margin to the second; returns how many moved."""
+    rounding = 64 * np.finfo(scores.dtype).eps
+    moved = 0
+    for j in range(len(chosen)):
+        x = chosen[j]
+        best, least, second = 0, np.inf, np.inf
+        for k in range(len(offset)):
+            score = scores[j, k] + offset[k]
+            if score < second:
+                if score < least:
+                    best, second, least = k, least, score
+                else:
+                    second = score
+        moved += labels[x] != best
+        labels[x] = best
+        if second == np.inf:
+            margin[x] = np.inf
+        elif squared:
+            reach = np.sqrt(max(0.0, square[x] + least)) + np.sqrt(max(0.0, square[x] + second))
+            margin[x] = (second - least - rounding * square[x]) / max(reach, 1e-300)
+        else:
+            margin[x] = (second - least) / max(np.sqrt(square[x]), 1e-300) - rounding
+    return moved
+
+
+@_kernel
+def _sparse_scores(data, indices, indptr, chosen, table, first, out):
+    for j in range(len(chosen)):
+        row = out[j]
+        if first:
+            row[:] = 0
+        for i in range(indptr[chosen[j]], indptr[chosen[j] + 1]):
+            value, column = data[i], table[indices[i]]
+            for k in range(len(row)):
+                row[k] += value * column[k]
+
+
+@_kernel
+def _move_dense(part, chosen, before, labels, weight, total):
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    for j in range(len(chosen)):
+        x, old = chosen[j], before[j]
+        if old != labels[x]:
+            w, row, new = weight[x * step], part[x], total[labels[x]]
+            for c in range(len(row)):
+                new[c] += w * row[c]
+            if old >= 0:
+                left = total[old]
+                for c in range(len(row)):
+                    left[c] -= w * row[c]
+
+
+@_kernel
+def _move_sparse(data, indices, indptr, chosen, before, labels, weight, total):
+    step = min(1, len(weight) - 1)
+    for j in range(len(chosen)):
+        x, old = chosen[j], before[j]
+        if old != labels[x]:
+            new = labels[x]
+            for i in range(indptr[x], indptr[x + 1]):
+                term = weight[x * step] * data[i]
+                total[new, indices[i]] += term
+                if old >= 0:
+                    total[old, indices[i]] -= term

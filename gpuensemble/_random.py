@@ -1,0 +1,24 @@
+"""Where random draws come from: NumPy's generators on the host, on every device."""
+
+from typing import Any
+
+import numpy as np
+
+
+def generators(random_state: Any, n: int) -> list[np.random.Generator]:
+    """Independent generators, the same ones for the same seed."""
+    return [np.random.default_rng(child) for child in _sequence(random_state).spawn(n)]
+
+
+def _sequence(random_state: Any) -> np.random.SeedSequence:
+    if isinstance(random_state, np.random.SeedSequence):
+        return random_state
+    if isinstance(random_state, np.random.Generator):
+        return np.random.SeedSequence(random_state.integers(0, 2**32, 4).tolist())
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.SeedSequence(random_state.randint(0, 2**32, 4, np.int64).tolist())
+    if random_state is None:
+        return np.random.SeedSequence()
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
+        return np.random.SeedSequence(int(random_state))
+    raise ValueError(f"`random_state` must be None, an integer of at least 0 or a generator, got {random_state!r}.")
