@@ -118,3 +118,33 @@ def rows(value: Any, n: int) -> tuple[int, int]:
     if end <= begin:
         raise ValueError(f"`rows` must hold at least one of the n_samples={n} rows, got {value!r}.")
     return begin, end
+
+
+def positive(value: Any, name: str, size: int, of: str) -> np.ndarray:
+    """A vector of weights on the host: finite, not negative, not all 0; None means all 1."""
+    if value is None:
+        return np.ones(size)
+    value = array(value, name, "cpu", 1).astype("float64")
+    if len(value) != size:
+        raise ValueError(f"`{name}` must have {of}={size} entries, got {len(value)}.")
+    finite(value, name)
+    if value.min() < 0 or value.max() == 0:
+        raise ValueError(f"`{name}` must not be negative, nor all 0, got {value.min():g} to {value.max():g}.")
+    return value
+
+
+def multiplicities(value: Any, name: str, device: str, n: int) -> tuple[Array | None, float]:
+    """Sample weights as integers, and what one unit of them stands for; None means all 1.
+
+    Whole numbers stay what they are. Others become multiples of 2**-20 of the largest, rounded up to a power of two.
+    """
+    if value is None:
+        return None, 1.0
+    value = vector(value, name, device, n).astype("float64")
+    finite(value, name)
+    low, high = float(value.min()), float(value.max())
+    if low < 0 or high == 0:
+        raise ValueError(f"`{name}` must not be negative, nor all 0, got {low:g} to {high:g}.")
+    xp = namespace(value)
+    unit = 1.0 if bool((value == xp.rint(value)).all()) and high < 2**31 else 2.0 ** (np.frexp(high)[1] - 20)
+    return xp.rint(value / unit).astype("int64"), float(unit)

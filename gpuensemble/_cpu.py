@@ -55,6 +55,16 @@ def count(membership, labels, weight, n_clusters):
     return out
 
 
+def count_masses(membership, labels, weight, mass, n_clusters):
+    """`count`, and the sum of the masses of the rows of each label that each partition saw: C x K and r x K."""
+    out = np.zeros((membership.n_columns, n_clusters), np.int64)
+    masses = np.zeros((membership.codes.shape[1], n_clusters), np.int64)
+    weight = np.ones(1, np.int64) if weight is None else weight
+    arguments = (*_codes(membership), labels, weight, mass, n_clusters, out.reshape(-1), masses.reshape(-1))
+    _over_spans(membership, len(masses), 8, lambda first, last: _count_masses(*arguments, first, last))
+    return out, masses
+
+
 def scatter_add(membership, rows, segment_rows):
     """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
     out = np.zeros((membership.n_columns, rows.shape[1]), rows.dtype)
@@ -282,6 +292,18 @@ def _count(codes, hole, offsets, labels, weight, n_clusters, cells, first, last)
         m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
         for j in range(m):
             cells[columns[j] * np.uintp(n_clusters) + label] += amount
+
+
+@_kernel
+def _count_masses(codes, hole, offsets, labels, weight, mass, n_clusters, cells, masses, first, last):
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+    for x in range(len(codes)):
+        label, amount = np.uintp(labels[x]), weight[x * step]
+        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+        for j in range(m):
+            cells[columns[j] * np.uintp(n_clusters) + label] += amount
+            masses[partitions[j] * np.uintp(n_clusters) + label] += mass[x]
 
 
 @_kernel

@@ -24,25 +24,39 @@ def threads() -> int:
 
 def step(features, state, tables, offset, shift) -> int:
     """Give each row the cheapest centre, and move it between the sums; returns how many rows moved."""
-    tables = [np.ascontiguousarray(t.T) if isinstance(p, Csr) else t.T for p, t in zip(features.parts, tables, strict=True)]
+    squared = features.distance == "sqeuclidean"
+    tables = [_turned(part, table) for part, table in zip(features.parts, tables, strict=True)]
+    buffers = [
+        None if isinstance(part, Csr) else np.empty((BLOCK, part.shape[1]), part.dtype) for part in features.parts
+    ]
+    space = np.empty((BLOCK, len(offset)), features.dtype)
     rows = _open_rows(state.labels, state.margin, shift)
-    scores = np.empty((BLOCK, len(offset)), features.dtype)
-    buffers = [None if isinstance(p, Csr) else np.empty((BLOCK, p.shape[1]), p.dtype) for p in features.parts]
     moved = 0
     for begin in range(0, len(rows), BLOCK):
         chosen = rows[begin : begin + BLOCK]
-        out = scores[: len(chosen)]
+        before, out = state.labels[chosen], space[: len(chosen)]
         for i, (part, table, buffer) in enumerate(zip(features.parts, tables, buffers, strict=True)):
             _add_scores(part, chosen, table, buffer, out, first=i == 0)
-        before = state.labels[chosen]
-        moved += _choose(
-            out, offset, chosen, features.square, features.distance == "sqeuclidean", state.labels, state.margin
-        )
+        moved += _choose(out, offset, chosen, features.square, squared, state.labels, state.margin)
         for part, total in zip(features.parts, state.sums, strict=True):
             _move(part, chosen, before, state.labels, state.weight, total)
-    state.count[:] = np.bincount(state.labels, minlength=len(offset))
-    state.mass[:] = state.count if len(state.weight) == 1 else np.bincount(state.labels, state.weight, len(offset))
+    state.count = np.bincount(state.labels, minlength=len(offset))
+    state.mass = np.bincount(state.labels, np.broadcast_to(state.weight, state.labels.shape), len(offset))
     return moved
+
+
+def scores(features, tables):
+    """x . table[k] of each row and cluster."""
+    out = np.empty((len(features.square), len(tables[0])), features.dtype)
+    rows = np.arange(len(out))
+    for i, (part, table) in enumerate(zip(features.parts, tables, strict=True)):
+        _add_scores(part, rows, _turned(part, table), None, out, first=i == 0)
+    return out
+
+
+def _turned(part, table):
+    """Columns x clusters: a sparse row meets whole rows of it."""
+    return np.ascontiguousarray(table.T) if isinstance(part, Csr) else table.T
 
 
 def _add_scores(part, chosen, table, buffer, out, first):
@@ -109,7 +123,8 @@ def _choose(scores, offset, chosen, square, squared, labels, margin):
             margin[x] = np.inf
         elif squared:
             reach = np.sqrt(max(0.0, square[x] + least)) + np.sqrt(max(0.0, square[x] + second))
-            margin[x] = (second - least - rounding * square[x]) / max(reach, 1e-300)
+            error = rounding * (square[x] + abs(least) + abs(second))
+            margin[x] = (second - least - error) / max(reach, 1e-300)
         else:
             margin[x] = (second - least) / max(np.sqrt(square[x]), 1e-300) - rounding
     return moved

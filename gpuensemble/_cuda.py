@@ -92,6 +92,13 @@ def count(membership, labels, weight, n_clusters):
     return out
 
 
+def count_masses(membership, labels, weight, mass, n_clusters):
+    """`count`, and the sum of the masses of the rows of each label that each partition saw: C x K and r x K."""
+    sums = count(membership, labels, mass, n_clusters).cumsum(axis=0)[membership.offsets[1:] - 1]
+    sums[1:] -= sums[:-1].copy()
+    return count(membership, labels, weight, n_clusters), sums
+
+
 def scatter_add(membership, rows, segment_rows):
     """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
     import cupy

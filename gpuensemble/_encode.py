@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble import _check
-from gpuensemble._array import Array, device_of, namespace, to_host
+from gpuensemble._array import Array, device_of, namespace, to_device, to_host
 
 
 class Coded(NamedTuple):
@@ -49,6 +49,26 @@ def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
             yield local, len(values)
 
     return _assemble(coded(), len(columns), names), categories
+
+
+def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded, int]:
+    """Read a table whose label values are known. Returns the codes and how many labels are not among them: holes."""
+    columns, names = _columns(labels)
+    if len(columns) != len(categories):
+        raise ValueError(f"`labels` must have the {len(categories)} columns that `fit` saw, got {len(columns)}.")
+    unknown = 0
+
+    def coded():
+        nonlocal unknown
+        for i, (column, known) in enumerate(zip(columns, categories, strict=True)):
+            local, values = _factorize(column, names, i)
+            code_of = {value: code for code, value in enumerate(known.tolist())}
+            codes = np.array([*(code_of.get(value, -1) for value in values.tolist()), -1])  # the last stands for -1
+            recoded = to_device(codes, device_of(local))[local]
+            unknown += int(((local >= 0) & (recoded < 0)).sum())
+            yield recoded, len(known)
+
+    return _assemble(coded(), len(columns), names), unknown
 
 
 def from_vector(labels: Any, name: str) -> Coded:

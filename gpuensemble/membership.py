@@ -96,6 +96,16 @@ class Membership:
         return cls._make(coded, categories, device)
 
     @classmethod
+    def from_known_labels(cls, labels: Any, categories: list, device: str = "auto") -> tuple["Membership", int]:
+        """As `from_labels`, in the columns of another Membership's `categories`; also counts labels not among them.
+
+        A label that is not known is a hole.
+        """
+        device = choose_device(device, labels)
+        coded, unknown = _encode.from_known_labels(labels, categories)
+        return cls._make(coded, categories, device), unknown
+
+    @classmethod
     def _make(cls, coded: _encode.Coded, categories: list | None, device: str) -> "Membership":
         self = cls.__new__(cls)
         self._store(coded, categories, device)
@@ -272,10 +282,16 @@ class Membership:
         return self._kernels.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
 
     @_on_own_device
-    def take(self, rows: Array) -> "Membership":
-        """The Membership of some rows, named by an array of integers on the device of the codes."""
+    def take(self, rows: Array | slice) -> "Membership":
+        """The Membership of some rows: a slice (a view), or an array of integers on the codes' device (a copy)."""
         coded = _encode.Coded(self.codes[rows], self.widths, self.complete)
         return self._make(coded, self.categories, self.device)
+
+    @_on_own_device
+    def leading(self) -> "Membership":
+        """The Membership of the first partition alone; it must be complete."""
+        codes = namespace(self.codes).ascontiguousarray(self.codes[:, :1])
+        return self._make(_encode.Coded(codes, self.widths[:1], True), None, self.device)
 
     @_on_own_device
     def merge(self) -> Merged:

@@ -91,9 +91,21 @@ def assert_same_bits(device, codes, widths, table, per_partition, weight):
         counted = there.count(device.asarray(labels), table.shape[1], on_device)
         check(counted, here.count(labels, table.shape[1], given_weight), device, exact=True)
         check(there.degrees(on_device), here.degrees(given_weight), device, exact=True)
+    assert_masses(device, here, there, labels.astype("int32"), multiplicity, table.shape[1])
     for missing in ("ignore", "signed"):
         block = slice(len(codes) // 3, None)
         check(there.coassociation(block, missing), here.coassociation(block, missing), device, exact=True)
+
+
+def assert_masses(device, here, there, labels, mass, n_clusters):
+    """Counts and masses in one call."""
+    counts, masses = _cpu.count_masses(here, labels, None, mass, n_clusters)
+    ends = np.cumsum(here.widths)
+    check(counts, here.count(labels, n_clusters), np, exact=True)
+    check(masses, np.add.reduceat(here.count(labels, n_clusters, mass), ends - here.widths, axis=0), np, exact=True)
+    found = _cuda.count_masses(there, device.asarray(labels), None, device.asarray(mass), n_clusters)
+    for one, two in zip((counts, masses), found, strict=True):
+        check(two, one, device, exact=True)
 
 
 def assert_seconds(device, here, there, table):

@@ -1,0 +1,137 @@
+"""SEC's k-means to convergence against scikit-learn's, from the same start; growth in n; holes; the spectral start.
+
+python bench/bench_sec.py [--only "n=100,000"]
+"""
+
+import harness
+
+
+def ensemble(n, r, k, holes=0.0, clusters=40, noise=0.7):
+    """Base partitions of a hidden partition: each cluster falls into three of `clusters`, and some labels are noise."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, k, n)
+    codes = np.empty((n, r), np.uint8)
+    for i in range(r):
+        codes[:, i] = rng.integers(0, clusters, (k, 3))[truth, rng.integers(0, 3, n)]
+        wrong = rng.random(n) < noise
+        codes[wrong, i] = rng.integers(0, clusters, wrong.sum())
+        if holes:
+            gone = rng.random(n) < holes
+            codes[gone if i else np.zeros(n, bool), i] = 255
+    start = rng.integers(0, k, n).astype(np.int32)
+    return codes, start
+
+
+def ours(m, start, k):
+    """One run of Lloyd's iteration; labels, iterations and the share of rows evaluated."""
+    import numpy as np
+
+    from gpuensemble import kmeans, models
+
+    costs = models.SECCosts(m, None, np.ones(len(m.widths)), None, "float64")
+    return kmeans.lloyd(m, costs.begin(m, None), costs, start, k, 300)
+
+
+def theirs(rows, weight, start, k, algorithm):
+    """scikit-learn's k-means on the CSR matrix of b(x) / w(x) from the same centres."""
+    import numpy as np
+    from sklearn.cluster import KMeans
+
+    indicator = np.zeros((len(start), k))
+    indicator[np.arange(len(start)), start] = weight
+    centers = np.asarray(rows.T @ indicator).T / indicator.sum(0)[:, None]
+    return KMeans(k, init=centers, n_init=1, tol=0, max_iter=300, algorithm=algorithm).fit(rows, sample_weight=weight)
+
+
+def convergence():
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    from gpuensemble import Membership
+
+    for n, r, k, clusters in (
+        (10_000, 50, 20, 40),
+        (100_000, 50, 20, 40),
+        (200_000, 100, 50, 100),
+        (1_000_000, 50, 20, 40),
+    ):
+        codes, start = ensemble(n, r, k, clusters=clusters)
+        m = Membership(codes, np.full(r, clusters), device="cpu")
+        weight = m.degrees().astype(float)
+        values = np.repeat(1 / weight, r)
+        columns = (codes + m.offsets[:-1]).ravel()
+        rows = csr_matrix((values, columns, np.arange(0, n * r + 1, r, dtype=np.int32)), shape=m.shape)
+        run = ours(m, start, k)
+        candidates = {"gpuensemble": lambda m=m, s=start, k=k: ours(m, s, k).labels}
+        for algorithm in ("lloyd", "elkan") if n <= 100_000 else ("lloyd",):
+            candidates[f"scikit-learn {algorithm}"] = lambda a=algorithm, x=rows, w=weight, s=start, k=k: (
+                theirs(x, w, s, k, a).labels_
+            )
+        yield harness.Case(
+            f"to convergence, n={n:,} r={r} K={k}",
+            candidates,
+            peer="scikit-learn lloyd",
+            agree=lambda one, two: bool((one == two).mean() >= 0.999),
+            wanted=4 if len(run.evaluated) >= 15 else 3,
+            notes={"iterations": len(run.evaluated), "rows_evaluated": round(sum(run.evaluated), 2)},
+        )
+        del rows, values, columns
+
+
+def holes():
+    """40 % holes against none, per iteration."""
+    import numpy as np
+
+    from gpuensemble import Membership
+
+    n, r, k = 100_000, 50, 20
+    memberships = {}
+    for share in (0.4, 0.0):
+        codes, start = ensemble(n, r, k, holes=share)
+        memberships[share] = Membership(codes, np.full(r, 40), device="cpu")
+
+    def five(m):
+        from gpuensemble import kmeans, models
+
+        costs = models.SECCosts(m, None, np.ones(r), None, "float64")
+        return kmeans.lloyd(m, costs.begin(m, None), costs, start, k, 5, skip=False).path
+
+    yield harness.Case(
+        "five iterations with 40 % holes",
+        {"40 % holes": lambda: five(memberships[0.4]), "no holes": lambda: five(memberships[0.0])},
+        peer="no holes",
+        agree=lambda one, two: True,
+        wanted=1 / 1.3,
+    )
+
+
+def start():
+    """The spectral start against the fit that follows."""
+    import numpy as np
+
+    from gpuensemble import Membership, spectral
+
+    n, r, k = 1_000_000, 50, 20
+    codes, begin = ensemble(n, r, k)
+    m = Membership(codes, np.full(r, 40), device="cpu")
+    yield harness.Case(
+        f"spectral start, n={n:,}",
+        {
+            "spectral start": lambda: spectral.labels(m, k, np.random.default_rng(0)),
+            "fit from a random start": lambda: ours(m, begin, k).labels,
+        },
+        peer="fit from a random start",
+        agree=lambda one, two: True,
+    )
+
+
+def cases():
+    yield from convergence()
+    yield from holes()
+    yield from start()
+
+
+if __name__ == "__main__":
+    harness.main(cases)

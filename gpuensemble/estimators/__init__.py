@@ -1,0 +1,1 @@
+"""One published method a file."""

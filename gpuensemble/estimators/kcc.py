@@ -1,0 +1,82 @@
+"""KCC: k-means-based consensus clustering.
+
+Wu, Liu, Xiong, Cao, Chen: K-Means-Based Consensus Clustering: A Unified View, IEEE Transactions on Knowledge and Data
+Engineering, 2015; as used inside CMVC.
+"""
+
+from typing import Any
+
+from gpuensemble import _check, models
+from gpuensemble.estimators._consensus import KMeansConsensus
+
+UTILITIES = ("category", "entropy", "cosine")
+
+
+class KCC(KMeansConsensus):
+    """k-means-based consensus clustering: the utility of a partition as a distance on its one-hot rows, linear in n.
+
+    Minimises sum_x sum_i d(b_i(x), m_{k,i}) over the observed partitions i, with m_{k,i} the distribution of partition
+    i's labels in cluster k, and d(b, m) = |b - m|^2 ("category"), -log m[c] ("entropy") or 1 - m[c] / |m| ("cosine").
+
+    Parameters
+    ----------
+    n_clusters : int
+    utility : {"category", "entropy", "cosine"}
+    normalized : bool
+        Divide partition i's cost by |P_i|^2, H(P_i) or |P_i|, where P_i is the distribution of its cluster sizes; a
+        partition of one cluster then has no weight.
+    cluster_weight : None, "entropy" or array of C numbers
+        A label of cluster c counts e_c times. Not in the paper.
+    init, n_init, max_iter, partition_weight, random_state, device, dtype, verbose
+        As in `SEC`.
+
+    Attributes
+    ----------
+    centers_ : array, C x K
+        m_{k,i}: the distribution of each partition's labels in each cluster.
+    labels_, confidence_, objective_, objective_path_, n_iter_, evaluated_, device_
+        As in `SEC`.
+
+    Examples
+    --------
+    >>> import gpuensemble as ge
+    >>> ge.KCC(2, utility="cosine", device="cpu").fit([[0, 0], [0, 0], [1, 2], [1, 2]]).objective_
+    0.0
+    """
+
+    def __init__(
+        self,
+        n_clusters: int,
+        *,
+        utility: str = "category",
+        normalized: bool = False,
+        init: Any = "spectral",
+        n_init: int = 10,
+        max_iter: int = 300,
+        partition_weight: Any = None,
+        cluster_weight: Any = None,
+        random_state: Any = None,
+        device: str = "auto",
+        dtype: str | None = None,
+        verbose: int = 0,
+    ):
+        self.n_clusters = n_clusters
+        self.utility = utility
+        self.normalized = normalized
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.partition_weight = partition_weight
+        self.cluster_weight = cluster_weight
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _make_costs(self, *settings: Any) -> models.KCCCosts:
+        _check.choice(self.utility, "utility", UTILITIES)
+        return models.KCCCosts(self.utility, self.normalized, *settings)
+
+    def _seeding_costs(self, *settings: Any) -> models.KCCCosts:
+        """The category distance for every utility: the others are infinite or flat far from a single row."""
+        return models.KCCCosts("category", False, *settings)

@@ -1,0 +1,89 @@
+"""SEC: spectral ensemble clustering as weighted k-means.
+
+Liu, Wu, Liu, Tao, Fu: Spectral Ensemble Clustering via Weighted K-Means: Theoretical and Practical Evidence, IEEE
+Transactions on Knowledge and Data Engineering, 2017.
+"""
+
+from typing import Any
+
+from gpuensemble import models
+from gpuensemble.estimators._consensus import KMeansConsensus
+
+
+class SEC(KMeansConsensus):
+    """Spectral ensemble clustering: spectral clustering of the co-association matrix as weighted k-means, linear in n.
+
+    Minimises sum_x sum_i mu_i w(x) |b_i(x) / w(x) - m_{k,i}|^2 over the observed partitions i, where b(x) is the row of
+    the one-hot matrix H and w(x) the sum of the sizes of x's clusters (Theorems 1 and 6 of the paper).
+
+    Parameters
+    ----------
+    n_clusters : int
+    init : {"spectral", "k-means++", "random"} or array of n labels
+        The start. "spectral": leading singular vectors of D^-1/2 H, discretised by k-means; not in the paper, whose
+        starts are random.
+    n_init : int
+        Number of random starts; the least objective wins.
+    max_iter : int
+    partition_weight : array of r numbers, optional
+        mu_i: multiplies the cost of partition i.
+    cluster_weight : None, "entropy" or array of C numbers
+        e_c: multiplies cluster c of all base partitions (in the order of `Membership`'s columns) in S = H diag(e) H'.
+        "entropy": exp(-h_c / (0.4 r)), h_c the entropy of the other partitions' labels inside c. Not in the paper.
+    random_state : int, Generator or None
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    dtype : {"float64", "float32"} or None
+        Of the cost tables; float64 by default.
+    verbose : int
+        1: a progress bar on stderr.
+
+    Attributes
+    ----------
+    labels_ : array of n int32
+    confidence_ : array of n
+        1 - (cost of the best cluster) / (cost of the second), 0 .. 1.
+    centers_ : array, C x K
+        m_k: the sum of b(x) over the cluster, divided by the sum of w(x).
+    objective_, objective_path_ : float, list of float
+    n_iter_ : int
+    evaluated_ : list of float
+        The share of rows whose costs were computed, in each iteration.
+    device_ : str
+
+    Examples
+    --------
+    >>> import gpuensemble as ge
+    >>> ge.SEC(2, device="cpu").fit_predict([[0, 0], [0, 0], [1, 2], [1, 2]]).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int,
+        *,
+        init: Any = "spectral",
+        n_init: int = 10,
+        max_iter: int = 300,
+        partition_weight: Any = None,
+        cluster_weight: Any = None,
+        random_state: Any = None,
+        device: str = "auto",
+        dtype: str | None = None,
+        verbose: int = 0,
+    ):
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.partition_weight = partition_weight
+        self.cluster_weight = cluster_weight
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _make_costs(self, *settings: Any) -> models.SECCosts:
+        return models.SECCosts(*settings)
+
+    _seeding_costs = _make_costs

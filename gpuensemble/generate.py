@@ -1,0 +1,298 @@
+"""Base partitions of feature matrices, by k-means: random numbers of clusters, random columns, random rows."""
+
+import functools
+import math
+import numbers
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gpuensemble import _check, _cpu_features, _csr, _random
+from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
+from gpuensemble._distance import DISTANCES, Features, prepare
+from gpuensemble.features import kmeans
+
+
+def random_k(
+    X: Any,
+    n_partitions: int = 100,
+    k_range: tuple[int, int] | None = None,
+    random_state: Any = None,
+    device: str = "auto",
+    *,
+    distance: str = "sqeuclidean",
+    n_init: int = 1,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    verbose: int = 0,
+) -> Array:
+    """Partitions of all rows, each into a random number of clusters.
+
+    Parameters
+    ----------
+    X : n x d matrix
+        Dense or sparse, of NumPy, SciPy or CuPy, or a DataFrame. float32 stays float32; any other type becomes float64.
+    n_partitions : int
+        r.
+    k_range : pair of int, optional
+        Least and largest number of clusters, each number between them equally likely. By default 2 and sqrt(n).
+    random_state : None, int or numpy.random.Generator
+        Seed of all draws, which are made on the host. The result does not depend on the number of threads.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N": where to work.
+    distance : {"sqeuclidean", "cosine"}
+        "cosine" is |x| - x.c/|c| for a centre c: rows are grouped by direction. No row may be all zero.
+    n_init : int
+        Starts of each k-means; the best one counts.
+    max_iter : int
+        Most iterations of a start.
+    tol : float
+        A start ends when its objective falls by at most `tol` times itself.
+    verbose : int
+        1: a progress bar on stderr.
+
+    Returns
+    -------
+    array of int32, n x r
+        Labels from 0 on, in the caller's library.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import generate
+    >>> X = np.array([[0.0, 0], [0, 1], [9, 9], [9, 8]])
+    >>> generate.random_k(X, n_partitions=3, k_range=(2, 3), random_state=0).shape
+    (4, 3)
+    """
+    lloyd = _lloyd(n_init, max_iter, tol, verbose)
+    X, device, home = _matrix(X, device, distance)
+    low, high = _k_range(k_range, X.shape[0])
+    n_partitions = _check.integer(n_partitions, "n_partitions", 1)
+    with on(device):
+        features = prepare(X, distance)
+
+    def partition(i, rng):
+        return lloyd(features, int(rng.integers(low, high + 1)), rng)
+
+    return _partitions(partition, X, n_partitions, random_state, home, verbose)
+
+
+def random_features(
+    X: Any,
+    n_clusters: int,
+    n_partitions: int = 100,
+    feature_ratio: float = 0.5,
+    random_state: Any = None,
+    device: str = "auto",
+    *,
+    distance: str = "sqeuclidean",
+    n_init: int = 1,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    verbose: int = 0,
+) -> Array:
+    """Partitions of all rows, each by a random share of the columns.
+
+    Parameters
+    ----------
+    X : n x d matrix
+        As in `random_k`.
+    n_clusters : int
+        Clusters of each partition.
+    n_partitions : int
+        r.
+    feature_ratio : float
+        The share of the columns that a partition sees, more than 0 and at most 1; at least one column is seen.
+    random_state, device, distance, n_init, max_iter, tol, verbose
+        As in `random_k`.
+
+    Returns
+    -------
+    array of int32, n x r
+        Labels from 0 on, in the caller's library. With the cosine distance, a row that is all zero in the columns of a
+        partition has no direction there: its label is -1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import generate
+    >>> X = np.array([[0.0, 0], [0, 1], [9, 9], [9, 8]])
+    >>> generate.random_features(X, 2, n_partitions=3, random_state=0).shape
+    (4, 3)
+    """
+    lloyd = _lloyd(n_init, max_iter, tol, verbose)
+    X, device, home = _matrix(X, device, distance)
+    n, d = X.shape
+    n_clusters = _check.integer(n_clusters, "n_clusters", 1, n, "n_samples")
+    n_partitions = _check.integer(n_partitions, "n_partitions", 1)
+    seen = max(1, round(_ratio(feature_ratio, "feature_ratio") * d))
+
+    def partition(i, rng):
+        features = prepare(_columns(X, sorted(rng.permutation(d)[:seen].tolist())), distance)
+        labels = lloyd(features, n_clusters, rng)
+        if distance == "cosine":
+            labels[features.square == 0] = -1
+        return labels
+
+    return _partitions(partition, X, n_partitions, random_state, home, verbose)
+
+
+def row_segments(
+    X: Any,
+    n_clusters: int,
+    n_partitions: int = 100,
+    row_ratio: float = 0.2,
+    random_state: Any = None,
+    device: str = "auto",
+    *,
+    distance: str = "sqeuclidean",
+    n_init: int = 1,
+    max_iter: int = 100,
+    tol: float = 1e-4,
+    verbose: int = 0,
+) -> Array:
+    """Partitions of random subsets of the rows; the other rows have no label.
+
+    Rows are dealt like cards from shuffled decks, so that each row is in as many segments as any other, or one more.
+
+    Parameters
+    ----------
+    X : n x d matrix
+        As in `random_k`.
+    n_clusters : int
+        Clusters of each partition.
+    n_partitions : int
+        r. The segments must be enough for every row to get a label: r * row_ratio must be at least 1.
+    row_ratio : float
+        The share of the rows that a partition clusters, more than 0 and at most 1.
+    random_state, device, distance, n_init, max_iter, tol, verbose
+        As in `random_k`.
+
+    Returns
+    -------
+    array of int32, n x r
+        Labels from 0 on, -1 for a row that is not in the segment; in the caller's library. Every row has a label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import generate
+    >>> X = np.array([[0.0, 0], [0, 1], [9, 9], [9, 8]])
+    >>> (generate.row_segments(X, 2, n_partitions=3, row_ratio=0.5, random_state=0) >= 0).sum(axis=0)
+    array([2, 2, 2])
+    """
+    lloyd = _lloyd(n_init, max_iter, tol, verbose)
+    X, device, home = _matrix(X, device, distance)
+    n = X.shape[0]
+    size = math.ceil(_ratio(row_ratio, "row_ratio") * n)
+    n_clusters = _check.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
+    n_partitions = _enough(n_partitions, n, size)
+    (dealer,) = _random.generators(random_state, 1)
+    segments = list(_deal(n, size, n_partitions, dealer))
+    with on(device):
+        features = prepare(X, distance)
+
+    def partition(i, rng):
+        rows = to_device(segments[i], device)
+        labels = namespace(rows).full(n, -1, "int32")
+        labels[rows] = lloyd(features.take(rows), n_clusters, rng)
+        return labels
+
+    return _partitions(partition, X, n_partitions, dealer, home, verbose)
+
+
+def _partitions(
+    partition: Callable[[int, Any], Array], X: Any, n_partitions: int, random_state: Any, home: str, verbose: int
+) -> Array:
+    """The n x r labels of partition(i, generator), in the caller's library; many at a time on the CPU.
+
+    Each partition has a generator and a single BLAS thread to itself, so threads change nothing but the time.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    entries = _csr.entries(X)
+    device, n_threads = device_of(entries), min(n_partitions, _cpu_features.threads())
+    with on(device), threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
+        labels = namespace(entries).empty((X.shape[0], n_partitions), "int32")
+        in_turn = pool.map if device == "cpu" else map
+        found = in_turn(partition, range(n_partitions), _random.generators(random_state, n_partitions))
+        for i, column in enumerate(_progress(found, n_partitions, verbose)):
+            labels[:, i] = column
+    return to_device(labels, home)
+
+
+def _progress(found: Iterator, total: int, verbose: int) -> Any:
+    if not verbose:
+        return found
+    from tqdm import tqdm
+
+    return tqdm(found, total=total, desc="base partitions", unit="partition")
+
+
+def _lloyd(n_init: int, max_iter: int, tol: float, verbose: int) -> Callable[[Features, int, Any], Array]:
+    """k-means with these settings, labels only."""
+    n_init, max_iter = _check.integer(n_init, "n_init", 1), _check.integer(max_iter, "max_iter", 1)
+    _check.integer(verbose, "verbose", 0)
+    if not (isinstance(tol, numbers.Real) and float(tol) >= 0):
+        raise ValueError(f"`tol` must be a number of at least 0, got {tol!r}.")
+    run = functools.partial(kmeans, n_init=n_init, max_iter=max_iter, tol=float(tol))
+    return lambda features, k, rng: run(features, k, rng).labels
+
+
+def _matrix(X: Any, device: str, distance: str) -> tuple[Any, str, str]:
+    """The checked matrix on the device, the device, and the device of the caller."""
+    _check.choice(distance, "distance", DISTANCES)
+    entries = _csr.entries(X)
+    device, home = choose_device(device, entries), device_of(entries)
+    with on(device):
+        X = _csr.matrix(X, "X", device)
+        if distance == "cosine":
+            _csr.refuse_zero_rows(X, "X", "with the cosine distance")
+    return X, device, home
+
+
+def _columns(X: Any, chosen: list[int]) -> Any:
+    columns = namespace(_csr.entries(X)).asarray(chosen)
+    return X.columns(columns) if isinstance(X, _csr.Csr) else X[:, columns]
+
+
+def _k_range(k_range: Any, n: int) -> tuple[int, int]:
+    """The pair of bounds; by default 2 and sqrt(n)."""
+    if k_range is None:
+        return min(2, n), min(n, max(2, round(math.sqrt(n))))
+    if not isinstance(k_range, tuple | list) or len(k_range) != 2:
+        raise TypeError(f"`k_range` must be a pair of integers, got {k_range!r}.")
+    low, high = (_check.integer(k, "k_range", 1, n, "n_samples") for k in k_range)
+    if low > high:
+        raise ValueError(f"`k_range` must be in ascending order, got {tuple(k_range)}.")
+    return low, high
+
+
+def _ratio(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= 1:
+        raise ValueError(f"`{name}` must be more than 0 and at most 1, got {value!r}.")
+    return float(value)
+
+
+def _enough(n_partitions: Any, n: int, size: int) -> int:
+    """A number of segments that reach every row."""
+    n_partitions, least = _check.integer(n_partitions, "n_partitions", 1), -(-n // size)
+    if n_partitions < least:
+        rule = f"at least {least} for segments of {size} rows to reach all n_samples={n}"
+        raise ValueError(f"`n_partitions` must be {rule}, got {n_partitions}.")
+    return n_partitions
+
+
+def _deal(n: int, size: int, n_partitions: int, rng: Any) -> Iterator[Array]:
+    """Rows of each segment, ascending. Where a deck ends inside a segment, the next one starts with other rows."""
+    deck = rng.permutation(n)
+    for _ in range(n_partitions):
+        hand, deck = deck[:size], deck[size:]
+        if len(hand) < size:
+            fresh = rng.permutation(n)
+            held = namespace(fresh).isin(fresh, hand)
+            fresh = namespace(fresh).concatenate([fresh[~held], fresh[held]])
+            need = size - len(hand)
+            hand, deck = namespace(fresh).concatenate([hand, fresh[:need]]), fresh[need:]
+        hand.sort()
+        yield hand

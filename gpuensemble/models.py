@@ -1,0 +1,206 @@
+"""What SEC and KCC make of counts: tables of costs and objectives, computed on the host in float64."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gpuensemble._array import Array, namespace, to_host
+from gpuensemble.kmeans import Rows, Statistics, Tables, by_partition
+from gpuensemble.membership import Membership
+
+UNIT = 1 << 20  # cluster weights are whole multiples of 1 / UNIT
+THETA = 0.4  # of the entropy weights
+
+
+class SECCosts:
+    """Weighted k-means of the rows b(x) / w(x) with weights w(x): Theorem 1 of SEC, with holes Theorem 6.
+
+    With centres m[c, k] = N[c, k] / W[i, k], weights mu_i of partitions and e_c of clusters, the cost of x in k, over
+    the observed i, is w(x) sum_i mu_i sum_{c in i} e_c m[c, k]^2 - 2 sum_i mu_i e_c(x) m[c(x), k].
+    """
+
+    counts_weight = False  # repeating the whole data leaves the objective as it is: degrees grow, too
+
+    def __init__(
+        self, m: Membership, multiplicity: Array | None, partition_weight: Any, cluster_weight: Any, dtype: str
+    ):
+        self.widths, self.dtype = m.widths, dtype
+        self.of_column = partition_weight.repeat(m.widths)[:, None]
+        self.sizes = to_host(m.sizes(multiplicity))[:, None]
+        self.unit = 1.0  # of degrees and masses
+        if cluster_weight is not None:
+            self.of_column = self.of_column * (cluster_weight[:, None] / UNIT)
+            self.sizes = self.sizes * cluster_weight[:, None]
+            self.unit /= UNIT
+
+    def begin(self, m: Membership, multiplicity: Array | None) -> Rows:
+        """The rows of `fit`, which settle the units that degrees and tables are kept in."""
+        degrees = m.gather_sum(self.sizes)[:, 0]
+        masses = degrees.astype("float64") * (1 if multiplicity is None else multiplicity)
+        self.shift = max(0, math.frexp(float(masses.sum()))[1] - 61)  # degrees lose bits that a sum in 62 cannot hold
+        self.unit *= 2.0**self.shift
+        # A power of two of about the least degree keeps tables near 1, so that no sum is subnormal.
+        self.scale = 2.0 ** math.frexp(max(1.0, float(degrees.min())) * self.unit)[1]
+        rows = self._rows(m, multiplicity, degrees)
+        self.total = exact_sum(rows.constant, multiplicity) / self.scale
+        return rows
+
+    def rows(self, m: Membership) -> Rows:
+        """Rows that `fit` did not see; their degrees come from the sizes of the clusters at `fit`."""
+        return self._rows(m, None, m.gather_sum(self.sizes)[:, 0])
+
+    def _rows(self, m: Membership, multiplicity: Array | None, degrees: Array) -> Rows:
+        degrees = namespace(degrees).maximum((degrees + ((1 << self.shift) >> 1)) >> self.shift, 1)
+        mass = degrees if multiplicity is None else degrees * multiplicity
+        constant = m.gather_sum(self.of_column)[:, 0] * (self.scale / self.unit) / degrees
+        return Rows(multiplicity, mass, degrees.astype(self.dtype), constant)
+
+    def tables(self, statistics: Statistics, summed: bool) -> Tables:
+        """Tables of costs, times `scale`."""
+        inverse = _inverse(statistics.masses) / self.unit
+        table = (-2 * self.scale) * self.of_column * statistics.counts * _per_column(inverse, self.widths)
+        parts = (self.scale * self.unit) * self._squares(statistics) * inverse**2
+        parts = parts.sum(0, keepdims=True) if summed else parts
+        return Tables(table.astype(self.dtype), parts.astype(self.dtype))
+
+    def objective(self, statistics: Statistics) -> float:
+        """sum_x (sum_i mu_i e_c(x)) / w(x) - sum_i mu_i sum_k (sum_c e_c N[c, k]^2) / W[i, k]."""
+        explained = self._squares(statistics) * (_inverse(statistics.masses) / self.unit)
+        return math.fsum([self.total, *(-explained).ravel().tolist()])
+
+    def centers(self, statistics: Statistics) -> Any:
+        """m[c, k]."""
+        return statistics.counts * _per_column(_inverse(statistics.masses) / self.unit, self.widths)
+
+    def _squares(self, statistics: Statistics) -> Any:
+        return by_partition(self.of_column * statistics.counts.astype("float64") ** 2, self.widths)
+
+
+class KCCCosts:
+    """k-means with equal weights, the distance chosen by the utility; every utility is a table.
+
+    m[c, k] = N[c, k] / n[i, k] is the distribution of partition i in cluster k. Cost of x in k, over the observed i:
+    category |b_i - m_i|^2, entropy -log m[c(x), k], cosine 1 - m[c(x), k] / |m_i|; the first and last less 1 per label.
+    A label counts e_c times, if clusters have weights.
+    """
+
+    counts_weight = True  # repeating the whole data doubles the objective
+
+    def __init__(
+        self,
+        utility: str,
+        normalized: bool,
+        m: Membership,
+        multiplicity: Array | None,
+        partition_weight: Any,
+        cluster_weight: Any,
+        dtype: str,
+    ):
+        self.widths, self.dtype, self.utility = m.widths, dtype, utility
+        self.of_label = 1.0 if cluster_weight is None else cluster_weight[:, None] / UNIT
+        sizes = to_host(m.sizes(multiplicity))[:, None] * self.of_label
+        self.share = sizes * _per_column(_inverse(by_partition(sizes, m.widths)), m.widths)  # P_i
+        normalization = _normalization(self.share, m.widths, utility) if normalized else 1.0
+        self.of_partition = partition_weight[:, None] * normalization
+        self.of_column = _per_column(self.of_partition, m.widths) * self.of_label
+
+    def begin(self, m: Membership, multiplicity: Array | None) -> Rows:
+        """The rows of `fit`, which settle the constant of the objective."""
+        rows = self.rows(m)._replace(multiplicity=multiplicity)
+        self.total = exact_sum(rows.constant, multiplicity)
+        return rows
+
+    def rows(self, m: Membership) -> Rows:
+        """Equal weights; the constant is the weight of a row's labels, 0 for the entropy utility."""
+        constant = m.gather_sum(self.of_column * (self.utility != "entropy"))[:, 0]
+        return Rows(None, None, None, constant)
+
+    def tables(self, statistics: Statistics, summed: bool) -> Tables:
+        """Tables of costs; nothing is per partition, since all weights are 1."""
+        counts = statistics.counts * self.of_label
+        norms = by_partition(counts**2, self.widths)
+        if self.utility == "entropy":
+            cost = self._minus_log(counts)
+        elif self.utility == "cosine":
+            cost = -counts * _per_column(_inverse(norms**0.5), self.widths)
+        else:
+            inverse = _inverse(by_partition(counts, self.widths))
+            cost = _per_column(norms * inverse**2, self.widths) - 2 * counts * _per_column(inverse, self.widths)
+        table = np.where(self.of_column > 0, self.of_column * np.where(self.of_column > 0, cost, 0), 0)
+        nothing = np.zeros((1 if summed else len(self.widths), table.shape[1]), self.dtype)
+        return Tables(table.astype(self.dtype), nothing)
+
+    def objective(self, statistics: Statistics) -> float:
+        """The sum of the costs, from counts alone."""
+        counts = statistics.counts * self.of_label
+        if self.utility == "entropy":
+            terms = by_partition(counts * np.where(counts > 0, self._minus_log(counts), 0), self.widths)
+            return math.fsum((self.of_partition * terms).ravel().tolist())
+        norms = by_partition(counts**2, self.widths)
+        explained = norms**0.5 if self.utility == "cosine" else norms * _inverse(by_partition(counts, self.widths))
+        return math.fsum([self.total, *(-self.of_partition * explained).ravel().tolist()])
+
+    def centers(self, statistics: Statistics) -> Any:
+        """m[c, k]."""
+        counts = statistics.counts * self.of_label
+        return counts * _per_column(_inverse(by_partition(counts, self.widths)), self.widths)
+
+    def _minus_log(self, counts: Any) -> Any:
+        """-log m[c, k]; a cluster that a partition did not see has the distribution of the whole partition."""
+        sums = _per_column(by_partition(counts, self.widths), self.widths)
+        with np.errstate(divide="ignore"):
+            return -np.log(np.where(sums > 0, counts * _inverse(sums), self.share))
+
+
+def entropy_weights(m: Membership, multiplicity: Array | None) -> Any:
+    """Weights of clusters in units of 1 / UNIT: exp(-h_c / (THETA r)), h_c the entropy of the others' labels inside c.
+
+    After Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
+    """
+    xp = namespace(m.codes)
+    hole = xp.asarray(-1).astype(m.codes.dtype)
+    entropies = []
+    for i, width in enumerate(m.widths.tolist()):
+        rows = slice(None) if m.complete else xp.nonzero(m.codes[:, i] != hole)[0]
+        some, weight = m.take(rows), None if multiplicity is None else multiplicity[rows]
+        labels = some.codes[:, i].astype("int32")
+        inside = _entropy(to_host(m._kernels.count(some, labels, weight, width)), m.widths)
+        entropies.append(inside.sum(0) - inside[i])
+    weights = np.exp(-np.concatenate(entropies) / (THETA * len(m.widths)))
+    return np.maximum(np.rint(UNIT * weights), 1).astype("int64")
+
+
+def _entropy(counts: Any, widths: Any) -> Any:
+    """Of each partition's labels inside each cluster, in bits: r x K."""
+    share = counts * _per_column(_inverse(by_partition(counts, widths)), widths)
+    return by_partition(-share * np.log2(np.where(share > 0, share, 1)), widths)
+
+
+def _normalization(share: Any, widths: Any, utility: str) -> Any:
+    """1 / |P_i|^2, 1 / H(P_i) or 1 / |P_i|; 0 for a partition of one cluster."""
+    if utility == "entropy":
+        size = by_partition(-share * np.log(np.where(share > 0, share, 1)), widths)
+    else:
+        size = by_partition(share**2, widths) ** (0.5 if utility == "cosine" else 1.0)
+    return np.where(widths[:, None] > 1, _inverse(size), 0)
+
+
+def _inverse(x: Any) -> Any:
+    """1 / x, and 0 where x is 0."""
+    return np.where(x > 0, 1.0 / np.where(x > 0, x, 1), 0.0)
+
+
+def _per_column(x: Any, widths: Any) -> Any:
+    """Rows of an r x K array repeated for the columns of each partition; a single row stands for all."""
+    return x.repeat(widths, axis=0) if len(x) == len(widths) else x
+
+
+def exact_sum(x: Array, multiplicity: Array | None) -> float:
+    """A sum that does not depend on the order: in whole multiples of a power of two."""
+    terms = x if multiplicity is None else x * multiplicity
+    largest = float(terms.max())
+    if largest <= 0:
+        return 0.0
+    scale = 2.0 ** (61 - math.frexp(largest * len(x))[1])
+    return int(namespace(x).rint(terms * scale).astype("int64").sum()) / scale

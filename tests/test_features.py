@@ -1,0 +1,235 @@
+"""k-means over features: against scikit-learn, against the definition of the distances, and its laws."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.cluster import KMeans as Peer
+
+from gpuensemble import _cpu_features, _distance, features
+from gpuensemble._array import to_host
+from gpuensemble._csr import Csr, matrix
+from gpuensemble.features import kmeans
+from support import check
+
+DISTANCES = _distance.DISTANCES
+
+
+def table(n=300, d=7, dtype="float64", seed=0, groups=4):
+    """Rows around a few centres, about half of their entries 0."""
+    rng = np.random.default_rng(seed)
+    X = 3 * rng.standard_normal((groups, d))[rng.integers(0, groups, n)] + rng.standard_normal((n, d))
+    return (X * (rng.random((n, d)) < 0.5) + 1e-3).astype(dtype)
+
+
+def sparse_table(**kwargs):
+    X = table(**kwargs)
+    return np.where(abs(X) < 0.01, 0, X).astype(X.dtype)
+
+
+def to(xp, X, sparse=False):
+    """X on the device of xp, as the dense array or the `Csr` that k-means takes."""
+    device = "cpu" if xp is np else "cuda:0"
+    return matrix(csr_array(X) if sparse else X, "X", device)
+
+
+def distances(X, centers, distance):
+    """Table 3 of CMVC, entry by entry."""
+    if distance == "sqeuclidean":
+        return np.array([[((x - c) ** 2).sum() for c in centers] for x in X])
+    return np.array([[np.linalg.norm(x) - x @ c / np.linalg.norm(c) for c in centers] for x in X])
+
+
+def loop(X, centers, distance, weight, n_iter):
+    """Lloyd's iteration by definition: labels, centres and objective after each step."""
+    for _ in range(n_iter):
+        labels = distances(X, centers, distance).argmin(1)
+        centers = np.array(
+            [np.average(X[labels == k], axis=0, weights=weight[labels == k]) for k in range(len(centers))]
+        )
+        objective = (weight * distances(X, centers, distance)[np.arange(len(X)), labels]).sum()
+        yield labels, centers, objective
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("k", [1, 5, 20])
+def test_equals_scikit_learn_from_the_same_centres(xp, k, dtype, sparse):
+    X = sparse_table(dtype=dtype)
+    start = X[:k]
+    peer = Peer(k, init=start, n_init=1, max_iter=300, tol=0, algorithm="lloyd").fit(X)
+    found = kmeans(to(xp, X, sparse), k, None, init=xp.asarray(start), max_iter=300, tol=0)
+    check(found.labels, peer.labels_, xp)
+    check(found.centers, peer.cluster_centers_, xp)
+    assert found.objective == pytest.approx(peer.inertia_, rel=1e-4 if dtype == "float32" else 1e-10)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_equals_the_definition_step_by_step_and_never_rises(xp, distance, weighted, sparse):
+    X = sparse_table(n=120)
+    X[(X == 0).all(1)] = 1
+    weight = np.random.default_rng(1).random(len(X)) + 0.1 if weighted else np.ones(len(X))
+    path = []
+    for i, (labels, centers, objective) in enumerate(loop(X, X[:6], distance, weight, 8)):
+        found = kmeans(
+            to(xp, X, sparse),
+            6,
+            None,
+            distance=distance,
+            sample_weight=xp.asarray(weight) if weighted else None,
+            init=xp.asarray(X[:6]),
+            max_iter=i + 1,
+            tol=0,
+        )
+        check(found.labels, labels.astype("int32"), xp)
+        check(found.centers, centers, xp)
+        assert found.objective == pytest.approx(objective)
+        path.append(found.objective)
+    assert (np.diff(path) <= 1e-12 * path[0]).all()
+
+
+def test_blocks_equal_their_concatenation(xp):
+    X, Y = table(d=5), table(d=3, seed=1)
+    weights = (0.3, 2.0)
+    both = np.hstack([np.sqrt(w) * block for w, block in zip(weights, (X, Y), strict=True)])
+    whole = kmeans(to(xp, both), 6, None, init=xp.asarray(both[:6]), tol=0)
+    for sparse in (False, True):
+        blocks = [(to(xp, X), weights[0]), (to(xp, Y, sparse), weights[1])]
+        found = kmeans(blocks, 6, None, init=[xp.asarray(X[:6]), xp.asarray(Y[:6])], tol=0)
+        check(found.labels, to_host(whole.labels), xp)
+        assert found.objective == pytest.approx(whole.objective)
+        assert found.n_iter == whole.n_iter
+        check(found.centers[0] * weights[0] ** 0.5, to_host(whole.centers)[:, :5], xp)
+        check(found.centers[1] * weights[1] ** 0.5, to_host(whole.centers)[:, 5:], xp)
+
+
+def test_cosine_distances_of_blocks_add_up(xp):
+    X, Y = table(n=80, d=5), table(n=80, d=3, seed=1)
+    found = kmeans([(to(xp, X), 1.0), (to(xp, Y), 0.5)], 4, np.random.default_rng(0), distance="cosine", tol=0)
+    costs = distances(X, to_host(found.centers[0]), "cosine") + 0.5 * distances(Y, to_host(found.centers[1]), "cosine")
+    check(found.labels, costs.argmin(1).astype("int32"), xp)
+    assert found.objective == pytest.approx(costs.min(1).sum())
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_same_seed_is_the_same_partition_everywhere(xp, distance, dtype):
+    X = table(n=500, dtype=dtype)
+    here = kmeans(X, 8, np.random.default_rng(3), distance=distance, n_init=3)
+    for sparse in (False, True):
+        found = kmeans(to(xp, X, sparse), 8, np.random.default_rng(3), distance=distance, n_init=3)
+        check(found.labels, here.labels, xp)
+        check(found.centers, here.centers, xp)
+        assert found.centers.dtype == dtype
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(DISTANCES), st.sampled_from([1, 2, 5, 30]), st.booleans())
+def test_rows_left_out_are_those_that_keep_their_label(seed, distance, k, sparse):
+    X = sparse_table(n=200, d=4, seed=seed, groups=3) + (0 if sparse else 0.5)
+    X[(X == 0).all(1)] = 1
+    prepared = _distance.prepare(to(np, X, sparse), distance)
+    start = _distance.positions(prepared, prepared.dense(0, k))
+    skipping = features._lloyd(prepared, np.ones(1), start, 100, 0)
+    state = features._state(prepared, np.ones(1), len(skipping.centers))
+    features._step(
+        prepared, state, *_distance.tables(prepared, features._given(prepared, skipping.centers), state.count < 0), None
+    )
+    assert (state.labels == skipping.labels).all()
+
+
+def test_few_rows_are_looked_at_near_the_end(monkeypatch):
+    looked_at, open_rows = [], _cpu_features._open_rows
+
+    def spy(*args):
+        rows = open_rows(*args)
+        looked_at.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(_cpu_features, "_open_rows", spy)
+    kmeans(table(n=2000), 4, np.random.default_rng(0), tol=0)
+    assert looked_at[0] == 2000
+    assert looked_at[-1] < 500
+
+
+def test_an_emptied_cluster_gets_the_farthest_row(xp):
+    X = np.array([[0.0, 0], [0, 1], [1, 0], [50, 50]])
+    far = np.array([[0.0, 0], [1000, 1000]])
+    found = kmeans(to(xp, X), 2, None, init=xp.asarray(far), max_iter=1)
+    check(found.labels, np.array([0, 0, 0, 1], "int32"), xp)
+    check(found.centers, np.array([[1 / 3, 1 / 3], [50, 50]]), xp)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("init", ["k-means++", "rows"])
+def test_fewer_distinct_rows_than_clusters(xp, distance, init):
+    X = np.array([[1.0, 0.1], [0.1, 1], [1, 1]])[np.arange(30) % 3]
+    start = xp.asarray(X[:5]) if init == "rows" else None
+    found = kmeans(to(xp, X), 5, np.random.default_rng(0), distance=distance, init=start)
+    labels = to_host(found.labels)
+    assert found.centers.shape == (3, 2)
+    assert (labels == labels[np.arange(30) % 3]).all()
+    assert sorted(labels[:3]) == [0, 1, 2]
+    assert found.objective == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_every_row_a_cluster_and_one_cluster(xp, distance):
+    X = table(n=20)
+    all_rows = kmeans(to(xp, X), 20, np.random.default_rng(0), distance=distance)
+    assert sorted(to_host(all_rows.labels).tolist()) == list(range(20))
+    assert all_rows.objective == pytest.approx(0, abs=1e-9)
+    one = kmeans(to(xp, X), 1, np.random.default_rng(0), distance=distance)
+    check(one.labels, np.zeros(20, "int32"), xp)
+    check(one.centers, X.mean(0, keepdims=True), xp)
+
+
+def test_weights_are_multiplicities(xp):
+    X, times = table(n=60), np.random.default_rng(0).integers(1, 4, 60)
+    start = xp.asarray(X[:5])
+    weighted = kmeans(to(xp, X), 5, None, init=start, sample_weight=xp.asarray(times.astype(float)), tol=0)
+    repeated = kmeans(to(xp, X.repeat(times, axis=0)), 5, None, init=start, tol=0)
+    check(weighted.centers, to_host(repeated.centers), xp)
+    assert weighted.objective == pytest.approx(repeated.objective)
+
+
+def test_far_from_the_origin_nothing_is_lost(xp):
+    X = (table(n=200, groups=3).round(2) + 4096).astype("float32")
+    start = X[:3]
+    peer = Peer(3, init=start, n_init=1, tol=0, algorithm="lloyd").fit(X)
+    found = kmeans(to(xp, X), 3, None, init=xp.asarray(start), tol=0)
+    check(found.labels, peer.labels_, xp)
+    assert found.objective == pytest.approx(peer.inertia_, rel=1e-4)
+
+
+def test_row_blocks_equal_the_whole(xp, monkeypatch):
+    X = table(n=300)
+    whole = kmeans(to(xp, X), 6, np.random.default_rng(0))
+    monkeypatch.setattr(_distance, "CHUNK", 100)
+    monkeypatch.setattr(_cpu_features, "BLOCK", 7)
+    for sparse in (False, True):
+        found = kmeans(to(xp, X, sparse), 6, np.random.default_rng(0))
+        check(found.labels, to_host(whole.labels), xp)
+        check(found.centers, to_host(whole.centers), xp)
+
+
+def test_seeding_from_a_sample_of_rows(xp, monkeypatch):
+    monkeypatch.setattr(features, "SEED_ROWS", 50)
+    monkeypatch.setattr(features, "SEED_ROWS_PER_CLUSTER", 1)
+    X = table(n=400)
+    weight = np.where(np.arange(400) < 200, 1.0, 0)
+    here = kmeans(X, 4, np.random.default_rng(0), sample_weight=weight)
+    found = kmeans(to(xp, X, True), 4, np.random.default_rng(0), sample_weight=xp.asarray(weight))
+    check(found.labels, here.labels, xp)
+
+
+def test_csr_rows_and_columns(xp):
+    X = sparse_table(n=40)
+    sparse = to(xp, X, True)
+    assert isinstance(sparse, Csr)
+    rows, columns = np.array([7, 0, 39, 7]), np.array([1, 4])
+    check(sparse.dense(3, 9), X[3:9], xp, exact=True)
+    check(sparse.take(xp.asarray(rows)).dense(0, 4), X[rows], xp, exact=True)
+    check(sparse.columns(xp.asarray(columns)).dense(0, 40), X[:, columns], xp, exact=True)
