@@ -1,7 +1,8 @@
 """Base partitions of features against a loop over scikit-learn's KMeans, with the same numbers of clusters.
 
-python bench/bench_generate.py [--repeat 3] [--only float32]
+python bench/bench_generate.py --threads 1 [--repeat 3] [--only float32]
 
+On a machine with other work, OpenMP's waiting threads make scikit-learn many times slower: compare with --threads 1.
 tol = 0 on both sides: the two stop by different rules, so both run until no label changes, or 20 iterations.
 """
 

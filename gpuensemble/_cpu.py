@@ -41,7 +41,7 @@ def assign(membership, table, per_partition, weight):
     labels = np.empty(n, np.int32)
     costs, seconds = np.empty(n, table.dtype), np.empty(n, table.dtype)
     weight = np.ones(1, table.dtype) if weight is None else weight
-    arguments = (*_codes(membership), _padded(table), _padded(per_partition), weight, n_columns)
+    arguments = (*_codes(membership), _tiles(table), _tiles(per_partition), weight, n_columns)
     _over_spans(membership, n, SPAN, lambda first, last: _assign(*arguments, first, last, labels, costs, seconds))
     return labels, costs, seconds
 
@@ -103,14 +103,18 @@ def _codes(membership):
     return codes, np.array(-1).astype(codes.dtype)[()], membership.offsets
 
 
-def _padded(table):
-    """A copy whose rows start on cache lines; the padding is zero."""
-    pitch = -(-table.shape[1] * table.itemsize // LINE) * LINE // table.itemsize
-    raw = np.zeros(table.shape[0] * pitch * table.itemsize + LINE, np.uint8)
+def _tiles(table):
+    """A copy in tiles of at most TILE columns, padded with zeros, whose rows start on cache lines."""
+    n_rows, n_columns = table.shape
+    n_tiles = -(-n_columns // TILE)
+    width = -(-min(n_columns, TILE) * table.itemsize // LINE) * LINE // table.itemsize
+    raw = np.zeros(n_tiles * n_rows * width * table.itemsize + LINE, np.uint8)
     start = -raw.ctypes.data % LINE
-    padded = raw[start : start + len(raw) - LINE].view(table.dtype).reshape(-1, pitch)
-    padded[:, : table.shape[1]] = table
-    return padded
+    tiles = raw[start : start + len(raw) - LINE].view(table.dtype).reshape(n_tiles, n_rows, width)
+    for tile in range(n_tiles):
+        part = table[:, tile * width : (tile + 1) * width]
+        tiles[tile, :, : part.shape[1]] = part
+    return tiles
 
 
 def _threads() -> int:
@@ -152,20 +156,17 @@ def _decode(codes, hole, offsets, x, first, last, columns, partitions):
 
 
 @_kernel
-def _add_rows(total, table, chosen, m, low):
-    """total += table[c, low : low + len(total)] for the first m chosen rows c in turn: eight per pass over `total`."""
-    high = low + len(total)
+def _add_rows(total, table, chosen, m):
+    """total += table[c] for the first m chosen rows c, one after another: eight per pass over `total`."""
     j = 0
     while j + 8 <= m:
-        a, b = table[chosen[j], low:high], table[chosen[j + 1], low:high]
-        c, d = table[chosen[j + 2], low:high], table[chosen[j + 3], low:high]
-        e, f = table[chosen[j + 4], low:high], table[chosen[j + 5], low:high]
-        g, h = table[chosen[j + 6], low:high], table[chosen[j + 7], low:high]
+        a, b, c, d = table[chosen[j]], table[chosen[j + 1]], table[chosen[j + 2]], table[chosen[j + 3]]
+        e, f, g, h = table[chosen[j + 4]], table[chosen[j + 5]], table[chosen[j + 6]], table[chosen[j + 7]]
         for k in range(len(total)):
             total[k] = total[k] + a[k] + b[k] + c[k] + d[k] + e[k] + f[k] + g[k] + h[k]
         j += 8
     while j < m:
-        a = table[chosen[j], low:high]
+        a = table[chosen[j]]
         for k in range(len(total)):
             total[k] += a[k]
         j += 1
@@ -179,7 +180,7 @@ def _gather_sum(codes, hole, offsets, table, begin, end, out):
         for first in range(0, r, GROUP):
             for x in range(block, min(end, block + ROWS)):
                 m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
-                _add_rows(out[x], table, columns, m, 0)
+                _add_rows(out[x], table, columns, m)
 
 
 @_kernel
@@ -214,35 +215,34 @@ def _gather_sum_column(codes, hole, offsets, table, begin, end, out):
 
 
 @_kernel
-def _assign(codes, hole, offsets, table, per_partition, weight, n_columns, begin, end, labels, costs, seconds):
-    r = codes.shape[1]
-    summed = len(per_partition) == 1
+def _assign(codes, hole, offsets, tables, parts, weight, n_columns, begin, end, labels, costs, seconds):
+    r, width = codes.shape[1], tables.shape[2]
+    summed = parts.shape[1] == 1
     step = min(1, len(weight) - 1)  # 0: one weight for all
     columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
-    t, p = np.empty((ROWS, TILE), table.dtype), np.empty((ROWS, TILE), table.dtype)
+    t, p = np.empty((ROWS, width), tables.dtype), np.empty((ROWS, width), tables.dtype)
     for block in range(begin, end, ROWS):
         stop = min(end, block + ROWS)
         labels[block:stop] = 0
         costs[block:stop] = np.inf
         seconds[block:stop] = np.inf
-        for low in range(0, n_columns, TILE):
-            width = min(table.shape[1] - low, TILE)
-            t[:, :width] = 0
-            p[:, :width] = 0
+        for tile in range(len(tables)):
+            t[:] = 0
+            p[:] = 0
             for first in range(0, r, GROUP):
                 for x in range(block, stop):
                     m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
-                    _add_rows(t[x - block, :width], table, columns, m, low)
+                    _add_rows(t[x - block], tables[tile], columns, m)
                     if not summed:
-                        _add_rows(p[x - block, :width], per_partition, partitions, m, low)
+                        _add_rows(p[x - block], parts[tile], partitions, m)
+            low = tile * width
             for x in range(block, stop):
-                part = per_partition[0, low:] if summed else p[x - block]
+                part = parts[tile, 0] if summed else p[x - block]
                 some = min(width, n_columns - low)
                 _keep_cheapest(t[x - block], part, weight[x * step], low, some, x, labels, costs, seconds)
         for x in range(block, stop):
             if costs[x] == np.inf:
-                w = weight[x * step]
-                labels[x] = _fewest_infinite(codes[x], hole, offsets, table, per_partition, w, n_columns)
+                labels[x] = _fewest_infinite(codes[x], hole, offsets, tables, parts, weight[x * step], n_columns)
 
 
 @_kernel
@@ -259,11 +259,12 @@ def _keep_cheapest(t, p, weight, low, width, x, labels, costs, seconds):
 
 
 @_kernel
-def _fewest_infinite(row, hole, offsets, table, per_partition, weight, n_columns):
+def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
     """The column with the fewest infinite terms, then the least cost of the finite ones, then the lowest index."""
-    best, least, fewest = 0, table.dtype.type(np.inf), len(row) + 1
-    for k in range(n_columns):
-        t, p, infinite = table.dtype.type(0), table.dtype.type(0), 0
+    best, least, fewest = 0, tables.dtype.type(np.inf), len(row) + 1
+    for column in range(n_columns):
+        table, part, k = tables[column // tables.shape[2]], parts[column // tables.shape[2]], column % tables.shape[2]
+        t, p, infinite = tables.dtype.type(0), tables.dtype.type(0), 0
         for i in range(len(row)):
             if row[i] != hole:
                 term = table[offsets[i] + row[i], k]
@@ -271,15 +272,15 @@ def _fewest_infinite(row, hole, offsets, table, per_partition, weight, n_columns
                     infinite += 1
                 else:
                     t += term
-                if len(per_partition) > 1:
-                    p += per_partition[i, k]
-        if len(per_partition) == 1:
-            p = per_partition[0, k]
+                if len(part) > 1:
+                    p += part[i, k]
+        if len(part) == 1:
+            p = part[0, k]
         cost = t + weight * p
         if not cost < np.inf:  # a sum that overflowed may be NaN
-            cost = table.dtype.type(np.inf)
+            cost = tables.dtype.type(np.inf)
         if infinite < fewest or (infinite == fewest and cost < least):
-            best, least, fewest = k, cost, infinite
+            best, least, fewest = column, cost, infinite
     return best
 
 

@@ -144,7 +144,7 @@ def _squares(part: Any) -> Array:
     if isinstance(part, Csr) and device_of(part.data) == "cpu":
         return namespace(part.data).bincount(part.rows(), part.data.astype("float64") ** 2, part.shape[0])
     out = namespace(part.data if isinstance(part, Csr) else part).empty(part.shape[0])
-    rows = max(1, CHUNK // part.shape[1])
+    rows = max(1, (CHUNK >> 6) // part.shape[1])  # few enough for their float64 copy to stay in a cache
     for begin in range(0, len(out), rows):
         end = min(len(out), begin + rows)
         out[begin:end] = (_dense(part, begin, end).astype("float64") ** 2).sum(1)
