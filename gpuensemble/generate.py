@@ -208,7 +208,7 @@ def _partitions(
 
     Each partition has a generator and a single BLAS thread to itself, so threads change nothing but the time.
     """
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     entries = _csr.entries(X)
     device, n_threads = device_of(entries), min(n_partitions, _cpu_features.threads())

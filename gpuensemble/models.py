@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array import Array, namespace, to_host
-from gpuensemble.kmeans import Rows, Statistics, Tables, by_partition
+from gpuensemble.assignment import Rows, Tables, by_partition
+from gpuensemble.kmeans import Statistics
 from gpuensemble.membership import Membership
 
 UNIT = 1 << 20  # cluster weights are whole multiples of 1 / UNIT

@@ -8,7 +8,8 @@ import math
 from typing import Any
 
 from gpuensemble._array import Array, namespace, to_device, to_host
-from gpuensemble.kmeans import Costs, Rows, Tables, evaluate, statistics_of
+from gpuensemble.assignment import Rows, Tables, evaluate
+from gpuensemble.kmeans import Costs, statistics_of
 from gpuensemble.membership import Membership
 
 

@@ -6,6 +6,8 @@ multiplied with; rows go through in blocks, so that nothing of size n x K is hel
 
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from gpuensemble import features
 from gpuensemble._array import Array, namespace, to_device
 from gpuensemble.membership import Membership
@@ -26,7 +28,8 @@ def labels(
     n = len(m.codes)
     rows = xp.asarray(rng.choice(n, SAMPLE_ROWS, replace=False)) if n > SAMPLE_ROWS else xp.arange(n)
     weight = None if multiplicity is None else multiplicity[rows].astype("float64")
-    fitted = features.kmeans(embedded(m.take(rows), table), n_clusters, rng, sample_weight=weight, n_init=10)
+    with threadpool_limits(1, "blas"):  # products of a few columns: more threads would only wait for each other
+        fitted = features.kmeans(embedded(m.take(rows), table), n_clusters, rng, sample_weight=weight, n_init=10)
     centers = fitted.centers
     out = xp.empty(n, "int32")
     for first in range(0, n, BLOCK_ROWS):

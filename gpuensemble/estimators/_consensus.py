@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpuensemble import _check, kmeans, models, seeding, spectral
 from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
 from gpuensemble._random import generators
+from gpuensemble.assignment import Rows, evaluate
 from gpuensemble.membership import Membership
 
 STARTS = ("spectral", "k-means++", "random")
@@ -75,7 +76,7 @@ class KMeansConsensus(ClusterMixin, BaseEstimator):
             if unknown:
                 warnings.warn(f"{unknown} labels were not seen by `fit` and count as missing.", stacklevel=2)
             tables = self._costs.tables(self._statistics, m.complete)
-            found, *_ = kmeans.evaluate(m, tables, self._costs.rows(m).weight)
+            found, *_ = evaluate(m, tables, self._costs.rows(m).weight)
             return to_device(found, device_of(labels))
 
     def _checked_start(self, device: str, n: int) -> Any:
@@ -100,7 +101,7 @@ class KMeansConsensus(ClusterMixin, BaseEstimator):
         given = _check.positive(self.cluster_weight, "cluster_weight", samples.m.n_columns, "n_columns")
         return (given * models.UNIT).round().clip(1).astype("int64")
 
-    def _best_run(self, samples: Samples, rows: kmeans.Rows, start: Any, settings: tuple) -> kmeans.Run:
+    def _best_run(self, samples: Samples, rows: Rows, start: Any, settings: tuple) -> kmeans.Run:
         """The run with the least objective; the earlier of equals."""
         m, multiplicity = samples.m, samples.multiplicity
         runs = []
@@ -118,9 +119,7 @@ class KMeansConsensus(ClusterMixin, BaseEstimator):
             runs.append(kmeans.lloyd(m, rows, self._costs, labels, self.n_clusters, self.max_iter))
         return min(runs, key=lambda run: run.objective)
 
-    def _store(
-        self, m: Membership, samples: Samples, rows: kmeans.Rows, run: kmeans.Run, home: str, unit: float
-    ) -> None:
+    def _store(self, m: Membership, samples: Samples, rows: Rows, run: kmeans.Run, home: str, unit: float) -> None:
         """Results, in the caller's library; what `predict` needs, on the host."""
         if not run.converged:
             warnings.warn(
@@ -142,7 +141,7 @@ class KMeansConsensus(ClusterMixin, BaseEstimator):
         self.evaluated_ = run.evaluated
         self.device_ = m.device
 
-    def _without_empty(self, m: Membership, rows: kmeans.Rows, run: kmeans.Run) -> tuple[Array, kmeans.Run]:
+    def _without_empty(self, m: Membership, rows: Rows, run: kmeans.Run) -> tuple[Array, kmeans.Run]:
         """Labels 0 .. K' - 1 of the clusters that are not empty; fewer than asked for only where rows are."""
         counts, masses = run.statistics
         used = (counts > 0).any(0)
@@ -154,13 +153,13 @@ class KMeansConsensus(ClusterMixin, BaseEstimator):
             stacklevel=4,
         )
         kept = kmeans.Statistics(counts[:, used], None if masses is None else masses[:, used])
-        labels, *_ = kmeans.evaluate(m, self._costs.tables(kept, m.complete), rows.weight)
+        labels, *_ = evaluate(m, self._costs.tables(kept, m.complete), rows.weight)
         return labels, run._replace(statistics=kept)
 
-    def _confidence(self, samples: Samples, rows: kmeans.Rows, run: kmeans.Run) -> Array:
+    def _confidence(self, samples: Samples, rows: Rows, run: kmeans.Run) -> Array:
         """1 - (cost of the best cluster) / (cost of the second): 0 on the border, 1 at the centre."""
         m = samples.m
-        _, cost, second = kmeans.evaluate(m, self._costs.tables(run.statistics, m.complete), rows.weight)
+        _, cost, second = evaluate(m, self._costs.tables(run.statistics, m.complete), rows.weight)
         xp = namespace(cost)
         best, other = (xp.maximum(rows.constant + x, 0) for x in (cost, second))
         known = xp.isfinite(best) & (other > 0)
