@@ -156,8 +156,12 @@ def _decode(codes, hole, offsets, x, first, last, columns, partitions):
 
 
 @_kernel
-def _add_rows(total, table, chosen, m):
-    """total += table[c] for the first m chosen rows c, one after another: eight per pass over `total`."""
+def _add_rows(totals, y, table, chosen, m):
+    """totals[y] += table[c] for the first m chosen rows c, one after another: eight per pass over totals[y].
+
+    The caller does not make the view totals[y]: that would count references, atomically, for every row.
+    """
+    total = totals[y]
     j = 0
     while j + 8 <= m:
         a, b, c, d = table[chosen[j]], table[chosen[j + 1]], table[chosen[j + 2]], table[chosen[j + 3]]
@@ -180,7 +184,7 @@ def _gather_sum(codes, hole, offsets, table, begin, end, out):
         for first in range(0, r, GROUP):
             for x in range(block, min(end, block + ROWS)):
                 m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
-                _add_rows(out[x], table, columns, m)
+                _add_rows(out, x, table, columns, m)
 
 
 @_kernel
@@ -227,30 +231,31 @@ def _assign(codes, hole, offsets, tables, parts, weight, n_columns, begin, end, 
         costs[block:stop] = np.inf
         seconds[block:stop] = np.inf
         for tile in range(len(tables)):
+            table, parts_of_tile = tables[tile], parts[tile]
             t[:] = 0
             p[:] = 0
             for first in range(0, r, GROUP):
                 for x in range(block, stop):
                     m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
-                    _add_rows(t[x - block], tables[tile], columns, m)
+                    _add_rows(t, x - block, table, columns, m)
                     if not summed:
-                        _add_rows(p[x - block], parts[tile], partitions, m)
-            low = tile * width
+                        _add_rows(p, x - block, parts_of_tile, partitions, m)
+            low, some = tile * width, min(width, n_columns - tile * width)
+            part = parts_of_tile if summed else p
             for x in range(block, stop):
-                part = parts[tile, 0] if summed else p[x - block]
-                some = min(width, n_columns - low)
-                _keep_cheapest(t[x - block], part, weight[x * step], low, some, x, labels, costs, seconds)
+                y = x - block
+                _keep_cheapest(t, y, part, 0 if summed else y, weight[x * step], low, some, x, labels, costs, seconds)
         for x in range(block, stop):
             if costs[x] == np.inf:
                 labels[x] = _fewest_infinite(codes[x], hole, offsets, tables, parts, weight[x * step], n_columns)
 
 
 @_kernel
-def _keep_cheapest(t, p, weight, low, width, x, labels, costs, seconds):
-    """The next `width` columns, from `low` on, against the best so far of row x; the first of equals stays."""
+def _keep_cheapest(t, y, p, z, weight, low, width, x, labels, costs, seconds):
+    """Costs t[y] + weight * p[z] of the next `width` columns against the best so far; the first of equals stays."""
     best, least, second = labels[x], costs[x], seconds[x]
     for k in range(width):
-        cost = t[k] + weight * p[k]
+        cost = t[y, k] + weight * p[z, k]
         if cost < least:
             best, least, second = low + k, cost, least
         elif cost < second:
