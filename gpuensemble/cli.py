@@ -6,8 +6,9 @@ import sys
 import time
 from typing import Any
 
-from gpuensemble import __version__, coassociation
-from gpuensemble._array import choose_device, to_host
+from gpuensemble import EAC, KCC, SEC, __version__, generate, metrics
+from gpuensemble._array import choose_device
+from gpuensemble._random import generators
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -16,10 +17,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"gpuensemble {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     demo_parser = commands.add_parser(
-        "demo", help="a consensus of k-means partitions of bundled data (handwritten digits)"
+        "demo", help="consensus of k-means partitions of bundled data (handwritten digits)"
     )
     demo_parser.add_argument("--partitions", type=int, default=30, help="how many base partitions (default 30)")
-    demo_parser.add_argument("--seed", type=int, default=0, help="of the base partitions (default 0)")
+    demo_parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     demo_parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
     demo_parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = vars(parser.parse_args(arguments))
@@ -35,47 +36,44 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def demo(partitions: int, seed: int, device: str) -> dict[str, Any]:
-    """Cluster scikit-learn's digits many times with k-means and combine the partitions by evidence accumulation."""
-    from scipy.cluster.hierarchy import fcluster, linkage
-    from scipy.spatial.distance import squareform
-    from sklearn.cluster import KMeans
+    """Cluster scikit-learn's digits, shuffled, many times with k-means; combine the partitions; compare with the truth."""
     from sklearn.datasets import load_digits
-    from sklearn.metrics import normalized_mutual_info_score as nmi
-    from sklearn.utils import shuffle
 
-    if partitions < 1:
-        raise ValueError(f"`--partitions` must be at least 1, got {partitions}.")
     device = choose_device(device)
-    features, truth = shuffle(*load_digits(return_X_y=True), random_state=seed)
-    n_clusters = 10
-    sizes = range(n_clusters, int(len(features) ** 0.5))  # as in the papers: k from K to sqrt(n)
-    labels = [
-        KMeans(sizes[(7 * i) % len(sizes)], n_init=1, random_state=seed + i).fit_predict(features)
-        for i in range(partitions)
-    ]
-    start = time.perf_counter()
-    similarity = to_host(coassociation([list(row) for row in zip(*labels, strict=True)], device=device))
-    tree = linkage(squareform(1 - similarity, checks=False), "average")
-    consensus = fcluster(tree, n_clusters, "maxclust")
-    seconds = time.perf_counter() - start
-    return {
-        "samples": len(features),
-        "partitions": partitions,
-        "device": device,
-        "nmi_of_kmeans_with_the_true_k": nmi(
-            truth, KMeans(n_clusters, n_init=10, random_state=seed).fit_predict(features)
-        ),
-        "nmi_of_a_base_partition": sum(nmi(truth, column) for column in labels) / partitions,
-        "nmi_of_the_consensus": nmi(truth, consensus),
-        "seconds_of_the_consensus": seconds,
+    (rng,) = generators(seed, 1)
+    features, truth = load_digits(return_X_y=True)
+    order = rng.permutation(len(truth))
+    features, truth = features[order], truth[order]
+    n_clusters = len(set(truth.tolist()))
+    labels = generate.random_k(features, partitions, (n_clusters, round(len(features) ** 0.5)), seed, device)
+    common: dict[str, Any] = {"n_clusters": n_clusters, "device": device}
+    methods: dict[str, Any] = {
+        "SEC": SEC(random_state=seed, **common),
+        "SEC with cluster weights": SEC(cluster_weight="entropy", random_state=seed, **common),
+        "KCC": KCC(random_state=seed, **common),
+        "EAC, average linkage": EAC(**common),
     }
+    scores = [{"method": "a base partition, on average"} | _mean([_score(truth, column) for column in labels.T])]
+    for name, estimator in methods.items():
+        start = time.perf_counter()
+        found = estimator.fit_predict(labels)
+        scores.append({"method": name} | _score(truth, found) | {"seconds": time.perf_counter() - start})
+    return {"samples": len(features), "partitions": partitions, "device": device, "scores": scores}
+
+
+def _score(truth: Any, found: Any) -> dict[str, float]:
+    return {"nmi": metrics.nmi(truth, found), "ari": metrics.ari(truth, found)}
+
+
+def _mean(scores: list[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(score[name] for score in scores) / len(scores) for name in scores[0]}
 
 
 def _table(report: dict[str, Any]) -> str:
-    """A line per entry: its name in words, and its value."""
-    width = max(map(len, report))
-    lines = []
-    for name, value in report.items():
-        shown = f"{value:.3f}" if isinstance(value, float) else value
-        lines.append(f"{name.replace('_', ' '):{width}}  {shown}")
+    """A line about the data, then a line per method."""
+    lines = ["{samples} samples, {partitions} base partitions, on {device}".format(**report)]
+    lines.append(f"{'':30} {'NMI':>6} {'ARI':>6} {'seconds':>8}")
+    for row in report["scores"]:
+        seconds = f"{row['seconds']:8.2f}" if "seconds" in row else ""
+        lines.append(f"{row['method']:30} {row['nmi']:6.3f} {row['ari']:6.3f} {seconds}".rstrip())
     return "\n".join(lines)
