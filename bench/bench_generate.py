@@ -2,7 +2,7 @@
 
 python bench/bench_generate.py --threads 1 [--repeat 3] [--only float32]
 
-On a machine with other work, OpenMP's waiting threads make scikit-learn many times slower: compare with --threads 1.
+On a loaded machine scikit-learn with several threads was at times many times slower: compare with --threads 1.
 tol = 0 on both sides: the two stop by different rules, so both run until no label changes, or 20 iterations.
 """
 

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def demo(partitions: int, seed: int, device: str) -> dict[str, Any]:
-    """Cluster scikit-learn's digits, shuffled, many times with k-means; combine the partitions; compare with the truth."""
+    """Cluster scikit-learn's digits many times with k-means, combine the partitions, score them against the truth."""
     from sklearn.datasets import load_digits
 
     device = choose_device(device)

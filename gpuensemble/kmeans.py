@@ -1,4 +1,4 @@
-"""Lloyd's k-means over a Membership: seeding, exact objectives, emptied clusters, restarts.
+"""Lloyd's k-means over a Membership: exact objectives, counts updated from the rows that moved, emptied clusters.
 
 What is summed over rows are integers, and tables are made on the host from them, so that a run has the same bits on
 every device. `Costs` say what a method does with those integers.
