@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_matrix
+from sklearn.feature_extraction.text import TfidfTransformer
 
 import gpuensemble as ge
 
@@ -36,7 +37,7 @@ def pool(path, draws):
 
 
 def feature_set(path, draws):
-    """100 k-means partitions of the shuffled rows, k from K to sqrt(n), cosine for text; and the truth."""
+    """100 k-means partitions of the shuffled rows, k from K to sqrt(n), cosine of tf-idf for text; and the truth."""
     data = np.load(path)
     for seed in range(draws):
         order = np.random.default_rng(seed).permutation(len(data["y"]))
@@ -44,7 +45,7 @@ def feature_set(path, draws):
             features = data["X"][order].astype(float)
         else:
             parts = (data["X_data"].astype(float), data["X_indices"], data["X_indptr"])
-            features = csr_matrix(parts, shape=tuple(data["X_shape"]))[order]
+            features = TfidfTransformer().fit_transform(csr_matrix(parts, shape=tuple(data["X_shape"])))[order]
         truth = data["y"][order]
         low = len(np.unique(truth))
         high = max(low, round(len(truth) ** 0.5))
