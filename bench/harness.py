@@ -107,7 +107,7 @@ def _synchronize() -> None:
 
 def peak_growth(candidate: Callable[[], Any]) -> int:
     """How far resident memory rises above where it was, at its highest, during one run (Linux; elsewhere -1)."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # not Linux, not glibc
         ctypes.CDLL(None).malloc_trim(0)  # what was freed must not hide what is taken
         Path("/proc/self/clear_refs").write_text("5")  # forget the earlier peak
         before = _resident("VmRSS")

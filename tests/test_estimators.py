@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import gpuensemble as ge
 from gpuensemble._array import namespace, to_host
+from gpuensemble.estimators._consensus import _samples
 from support import random_codes
 
 ESTIMATORS = {
@@ -101,9 +102,12 @@ def test_a_fitted_model_pickles(name):
 
 
 @pytest.mark.parametrize("name", K_MEANS)
-def test_equal_rows_are_merged_without_a_difference(name, monkeypatch):
+def test_equal_rows_are_merged_without_a_difference(name):
     _, labels = ensemble()
     labels = np.tile(labels, (40, 1))
+    m = ge.Membership.from_labels(labels, device="cpu")
+    assert len(_samples(m, None, merge=True).m.codes) == len(np.unique(labels, axis=0))
+    assert _samples(m, None, merge=False).m is m
     weight = np.arange(len(labels)) % 5
     start = np.arange(len(labels)) % 80 % 4
     estimator = clone(ESTIMATORS[name]).set_params(device="cpu")
@@ -127,6 +131,13 @@ def test_fractional_weights_are_those_of_a_multiple(name):
     np.testing.assert_array_equal(whole.labels_, halves.labels_)
     factor = 1 if name.startswith("SEC") else 0.5
     assert halves.objective_ == pytest.approx(factor * whole.objective_, rel=1e-4)
+
+
+def test_the_objective_of_eac_is_the_mean_distance_within_clusters():
+    _, labels = ensemble(holes=0.3)
+    fitted = ge.EAC(4, device="cpu").fit(labels)
+    together = fitted.labels_[:, None] == fitted.labels_
+    assert fitted.objective_ == pytest.approx((1 - fitted.coassociation_)[together].mean(), rel=1e-12)
 
 
 def test_a_dataframe_of_strings_goes_in():

@@ -86,8 +86,7 @@ class EAC(ClusterMixin, BaseEstimator):
                 found = to_device(self._cut(to_host(similarity)), device)
             self.labels_ = to_device(found, device_of(labels))
             self.coassociation_ = to_device(similarity, device_of(labels))
-            together = found[:, None] == found[None, :]
-            self.objective_ = float((1 - similarity)[together].mean())
+            self.objective_ = _distance_within(m, found, self.n_clusters)
             self.objective_path_, self.n_iter_, self.device_ = [self.objective_], 1, device
         return self
 
@@ -100,3 +99,10 @@ class EAC(ClusterMixin, BaseEstimator):
         for label in flat.tolist():
             order.setdefault(label, len(order))
         return (flat * 0 + [order[label] for label in flat.tolist()]).astype("int32")
+
+
+def _distance_within(m: Membership, labels: Any, n_clusters: int) -> float:
+    """The mean of 1 - S over the pairs of samples in one cluster, from counts: another n x n array is not needed."""
+    counts = to_host(m.count(labels, n_clusters))
+    sizes = [int((labels == k).sum()) for k in range(n_clusters)]
+    return 1 - int((counts**2).sum()) / (len(m.widths) * sum(size**2 for size in sizes))
