@@ -3,21 +3,42 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gpuensemble import generate, metrics
+from gpuensemble import generate, metrics, plot, prox, simplex, stiefel, tsvd
 from gpuensemble.membership import Membership, coassociation
 
 if TYPE_CHECKING:
+    from gpuensemble.estimators.cmvc import CMVC
     from gpuensemble.estimators.eac import EAC
     from gpuensemble.estimators.kcc import KCC
+    from gpuensemble.estimators.lta import LTA
+    from gpuensemble.estimators.pce import PCE
+    from gpuensemble.estimators.rsec import RSEC
     from gpuensemble.estimators.sec import SEC
 
-__all__ = ["EAC", "KCC", "SEC", "Membership", "coassociation", "generate", "metrics"]
+__all__ = [
+    "CMVC",
+    "EAC",
+    "KCC",
+    "LTA",
+    "PCE",
+    "RSEC",
+    "SEC",
+    "Membership",
+    "coassociation",
+    "generate",
+    "metrics",
+    "plot",
+    "prox",
+    "simplex",
+    "stiefel",
+    "tsvd",
+]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     """An estimator, at its first use: scikit-learn's base classes bring pandas, which importing us should not."""
-    if name in ("EAC", "KCC", "SEC"):
+    if name in __all__ and name.isupper():
         return getattr(import_module(f"gpuensemble.estimators.{name.lower()}"), name)
     raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
 

@@ -1,13 +1,17 @@
 """The array library of the arrays at hand, the choice of a device, moving data: the one file that names both."""
 
 import contextlib
+import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy
 
 Array = Any  # numpy.ndarray or cupy.ndarray
+# where a container's limit is written, in the second and the first version of control groups
+MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def namespace(*arrays: Array) -> Any:
@@ -35,7 +39,7 @@ def choose_device(device: str, *inputs: Array) -> str:
         raise ValueError(f'`device` must be "auto", "cpu", "cuda" or "cuda:N", got {device!r}.')
     count = cuda_count()
     if not count:
-        raise ValueError(f"`device` must be one that is there, got {device!r}: {_why_no_cuda()}.")
+        raise ValueError(f"`device` must be one that is there, got {device!r}: {why_no_cuda()}.")
     index = int(match[1] or 0)
     if index >= count:
         raise ValueError(
@@ -53,12 +57,29 @@ def cuda_count() -> int:
     return cupy.cuda.runtime.getDeviceCount() if cupy.cuda.is_available() else 0
 
 
-def _why_no_cuda() -> str:
+def why_no_cuda() -> str:
+    """Why there is no CUDA device, as the end of a sentence."""
     try:
         import cupy  # noqa: F401
     except ImportError as error:
         return f"CuPy cannot be imported ({error}); `pip install gpuensemble[cuda13]` or `[cuda12]` brings it"
     return "CuPy finds no CUDA device"
+
+
+def memory(device: str) -> int | None:
+    """Bytes of memory of a device, or of the host within its container's limit; None where nothing tells."""
+    if device != "cpu":
+        import cupy
+
+        with on(device):
+            return cupy.cuda.runtime.memGetInfo()[1]
+    sizes = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # not POSIX
+        sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for file in MEMORY_LIMITS:
+        with contextlib.suppress(ValueError, OSError):  # no such file, or "max"
+            sizes.append(int(Path(file).read_text()))
+    return min(sizes, default=None)
 
 
 def to_device(array: Array, device: str) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuensemble._array import Array, namespace, to_device
+from gpuensemble._array import Array, device_of, memory, namespace, to_device
 
 FLOATS = ("float32", "float64")
 
@@ -21,11 +21,30 @@ def integer(value: Any, name: str, low: int, high: int | None = None, of: str = 
     return value
 
 
+def number(value: Any, name: str, above: float, inclusive: bool = False) -> float:
+    """A finite number above a bound, or at least the bound."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
+    value = float(value)
+    if not (value >= above if inclusive else value > above) or value == np.inf:
+        rule = "at least" if inclusive else "greater than"
+        raise ValueError(f"`{name}` must be finite and {rule} {above:g}, got {value:g}.")
+    return value
+
+
 def choice(value: Any, name: str, options: tuple) -> Any:
     """One of a few strings."""
     if value not in options:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, options))}, got {value!r}.")
     return value
+
+
+def fits(needed: int, what: str, device: str, instead: str) -> None:
+    """Raise if arrays of that many bytes are more than the device's memory; `instead` says what to use."""
+    there = memory(device)
+    if there is not None and needed > there:
+        has = f"{'this machine' if device == 'cpu' else device} has {there / 1e9:.3g} GB"
+        raise ValueError(f"{what} must fit into memory: {needed / 1e9:.3g} GB are needed, {has}; {instead}.")
 
 
 def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") -> Array:
@@ -55,14 +74,14 @@ def table(
 
 def finite(value: Array, name: str, infinite: bool = False) -> None:
     """Raise if a floating array holds NaN or an infinite value; `infinite` lets +inf pass."""
-    if value.dtype.kind != "f":
+    if value.dtype.kind not in "fc":
         return
     xp = namespace(value)
     bad = xp.isnan(value) | (value == -xp.inf) if infinite else ~xp.isfinite(value)
     if bool(bad.any()):
         where = tuple(int(index[0]) for index in xp.nonzero(bad))
         rule = "must not hold NaN or -inf" if infinite else "must be finite"
-        raise ValueError(f"`{name}` {rule}, got {float(value[where])} at {list(where)}.")
+        raise ValueError(f"`{name}` {rule}, got {value[where].item()} at {list(where)}.")
 
 
 def labels(value: Any, name: str, device: str, n: int, n_clusters: int) -> Array:
@@ -148,3 +167,90 @@ def multiplicities(value: Any, name: str, device: str, n: int) -> tuple[Array | 
     xp = namespace(value)
     unit = 1.0 if bool((value == xp.rint(value)).all()) and high < 2**31 else 2.0 ** (np.frexp(high)[1] - 20)
     return xp.rint(value / unit).astype("int64"), float(unit)
+
+
+def numbers_of(value: Any, name: str, ndim: int = 0) -> Array:
+    """An array of float32, float64, complex64 or complex128 with at least `ndim` axes; other numbers become float64."""
+    if namespace(value) is np:
+        value = np.asarray(value)
+    if value.dtype.kind not in "biufc":
+        raise TypeError(f"`{name}` must hold numbers, got dtype {value.dtype}.")
+    if value.ndim < ndim or value.size == 0:
+        rule = f"{ndim} axes and one entry" if ndim else "one entry"
+        raise ValueError(f"`{name}` must have at least {rule}, got an array of shape {value.shape}.")
+    if value.dtype.name in ("float32", "float64", "complex64", "complex128"):
+        return value
+    return value.astype("complex128" if value.dtype.kind == "c" else "float64")
+
+
+def threshold(value: Any, name: str) -> float:
+    """A number, finite and not negative."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
+    if not 0 <= float(value) < np.inf:
+        raise ValueError(f"`{name}` must be finite and not negative, got {float(value)}.")
+    return float(value)
+
+
+def thresholds(value: Any, name: str, x: Array, shape: tuple, check: bool) -> Any:
+    """A threshold, or an array of them in the type of x that broadcasts to `shape`."""
+    if isinstance(value, numbers.Real):
+        return threshold(value, name)
+    value = to_device(numbers_of(value, name), device_of(x))
+    if value.dtype.kind != "f":
+        raise TypeError(f"`{name}` must hold real numbers, got dtype {value.dtype}.")
+    if value.ndim > len(shape) or any(a not in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"`{name}` must broadcast to shape {shape}, got shape {value.shape}.")
+    if check:
+        not_negative(value, name)
+    return value.astype(x.real.dtype, copy=False)
+
+
+def rank_weights(value: Any, x: Array, check: bool) -> Array | None:
+    """One weight for each singular value of the matrices in x; None means all 1."""
+    if value is None:
+        return None
+    value = array(value, "weights", device_of(x), 1)
+    if len(value) != min(x.shape[-2:]):
+        raise ValueError(f"`weights` must have min(m, n)={min(x.shape[-2:])} entries, got {len(value)}.")
+    if check:
+        not_negative(value, "weights")
+    return value
+
+
+def not_negative(value: Array, name: str) -> None:
+    """Raise if a number is negative, NaN or infinite."""
+    finite(value, name)
+    if float(value.min()) < 0:
+        raise ValueError(f"`{name}` must not be negative, got {float(value.min())}.")
+
+
+def largest(x: Array, name: str) -> float:
+    """The largest absolute value of a real or imaginary part, one number; raises if there is NaN or infinity."""
+    xp = namespace(x)
+    parts = (x.real, x.imag) if x.dtype.kind == "c" else (x,)
+    size = float(xp.stack([xp.maximum(part.max(), -part.min()) for part in parts]).max())
+    if not size < np.inf:
+        finite(x, name)
+    return size
+
+
+def axis_of(value: Any, ndim: int) -> int:
+    """One of the last three axes, counted from the end."""
+    integer(value, "axis", -ndim, ndim - 1)
+    value = value - ndim if value >= 0 else value
+    if value < -3:
+        raise ValueError(f"`axis` must be one of the last three axes, got {value} of {ndim} axes.")
+    return int(value)
+
+
+def ratio(value: Any, name: str) -> float:
+    """A number that is more than 0 and at most 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= 1:
+        raise ValueError(f"`{name}` must be more than 0 and at most 1, got {value!r}.")
+    return float(value)
+
+
+def shown(value: Any) -> str:
+    """A value as a person writes it: 3, not np.int64(3)."""
+    return repr(value.item() if isinstance(value, np.generic) else value)

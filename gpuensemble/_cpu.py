@@ -13,11 +13,10 @@ from typing import Any
 import numba
 import numpy as np
 
-ROWS = 512  # rows of a block: their sums, ROWS x TILE, stay in the L2 cache
-TILE = 128  # columns of a table summed at a time
+from gpuensemble._vector import LINE, WIDEST, add_rows, add_to_rows, aligned, cheapest
+
+ROWS = 512  # rows of a block: their sums stay in the L2 cache
 GROUP = 32  # partitions summed at a time: their part of the table stays in the L2 cache
-NARROW_GATHER, NARROW_SCATTER = 16, 8  # a table with fewer columns has a kernel of its own
-LINE = 64  # bytes of a cache line
 SPAN = 8192  # rows that a thread takes at a time
 INLINE = 1 << 16  # fewer codes than this are not worth a second thread
 
@@ -26,12 +25,17 @@ _kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 def gather_sum(membership, table):
     """H @ table."""
-    out = np.zeros((len(membership.codes), table.shape[1]), table.dtype)
-    if table.shape[1] == 1 and membership.complete:
-        kernel = _gather_sum_column
-    else:
-        kernel = _gather_sum_narrow if table.shape[1] < NARROW_GATHER else _gather_sum
-    _over_spans(membership, len(out), SPAN, lambda first, last: kernel(*_codes(membership), table, first, last, out))
+    codes = _codes(membership)
+    out = np.empty((len(membership.codes), table.shape[1]), table.dtype)
+    tiles = None if table.shape[1] == 1 else _tiles(table)
+
+    def task(first, last):
+        if tiles is None:
+            _gather_sum_column(*codes, table[:, 0], out[:, 0], first, last)
+        else:
+            _gather_sum(*codes, tiles, _sums(tiles), out, first, last)
+
+    _over_spans(membership, len(out), SPAN, task)
     return out
 
 
@@ -41,8 +45,9 @@ def assign(membership, table, per_partition, weight):
     labels = np.empty(n, np.int32)
     costs, seconds = np.empty(n, table.dtype), np.empty(n, table.dtype)
     weight = np.ones(1, table.dtype) if weight is None else weight
-    arguments = (*_codes(membership), _tiles(table), _tiles(per_partition), weight, n_columns)
-    _over_spans(membership, n, SPAN, lambda first, last: _assign(*arguments, first, last, labels, costs, seconds))
+    tiles, parts = _tiles(table), _tiles(per_partition)
+    arguments = (*_codes(membership), tiles, parts, weight, n_columns, labels, costs, seconds)
+    _over_spans(membership, n, SPAN, lambda first, last: _assign(*arguments, _sums(tiles), _sums(tiles), first, last))
     return labels, costs, seconds
 
 
@@ -67,54 +72,72 @@ def count_masses(membership, labels, weight, mass, n_clusters):
 
 def scatter_add(membership, rows, segment_rows):
     """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
+    *codes, offsets = _codes(membership)
+    width, _ = _shape_of_tiles(rows)
     out = np.zeros((membership.n_columns, rows.shape[1]), rows.dtype)
-    if rows.shape[1] == 1 and membership.complete:
-        kernel = _scatter_add_column
-    else:
-        kernel = _scatter_add_narrow if rows.shape[1] < NARROW_SCATTER else _scatter_add
-    offsets = membership.offsets
 
     def task(first, last):
-        own = out[offsets[first] : offsets[last]]
-        part = own if segment_rows >= len(rows) else np.empty_like(own)
-        for begin in range(0, len(rows), segment_rows):
-            part[:] = 0
-            end = min(len(rows), begin + segment_rows)
-            kernel(*_codes(membership), rows, begin, end, first, last, part)
-            if part is not own:
-                own += part
+        """Tile by tile, in padded arrays, the columns of partitions first .. last - 1."""
+        begin, end = offsets[first], offsets[last]
+        for low in range(0, rows.shape[1], width):
+            some = rows[:, low : low + width]
+            part, addend = (aligned((size, width), rows.dtype) for size in (end - begin, 1))
+            kernel = functools.partial(_scatter_add, *codes, offsets - begin, some, first, last, addend, part)
+            _add_segments(kernel, len(rows), segment_rows, part, out[begin:end, low : low + width])
 
-    _over_spans(membership, membership.codes.shape[1], GROUP, task)
+    def task_of_column(first, last):
+        begin, end = offsets[first], offsets[last]
+        part = np.empty(end - begin, rows.dtype)
+        kernel = functools.partial(_scatter_add_column, *codes, offsets - begin, rows[:, 0], first, last, part)
+        _add_segments(kernel, len(rows), segment_rows, part, out[begin:end, 0])
+
+    _over_spans(membership, len(offsets) - 1, GROUP, task if rows.shape[1] > 1 else task_of_column)
     return out
+
+
+def _add_segments(kernel, n, segment_rows, part, out):
+    """out += what the kernel puts into the leading columns of `part`, for one segment of rows after another."""
+    for begin in range(0, n, segment_rows):
+        part[:] = 0
+        kernel(begin, min(n, begin + segment_rows))
+        out += part[:, : out.shape[1]] if out.ndim > 1 else part
 
 
 def coassociation(membership, begin, end, penalty, dtype):
     """Rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
     out = np.empty((end - begin, len(membership.codes)), dtype)
-    codes, hole, _ = _codes(membership)
+    codes, hole, *_ = _codes(membership)
     task = functools.partial(_coassociation, codes, hole, begin, penalty, out)
     _over_spans(membership, out.shape[1], 16 * LINE, task)
     return out
 
 
 def _codes(membership):
-    """What every kernel starts with: the codes, the code of a hole, the offsets."""
+    """What every kernel starts with: the codes, the code of a hole, whether there is none, the offsets."""
     codes = membership.codes
-    return codes, np.array(-1).astype(codes.dtype)[()], membership.offsets
+    return codes, np.array(-1).astype(codes.dtype)[()], membership.complete, membership.offsets
+
+
+def _shape_of_tiles(table):
+    """The columns of a tile, whole cache lines and WIDEST of them at most, and how many tiles there are."""
+    lines = -(-table.shape[1] * table.itemsize // LINE)
+    n_tiles = -(-lines // WIDEST)
+    return -(-lines // n_tiles) * LINE // table.itemsize, n_tiles
 
 
 def _tiles(table):
-    """A copy in tiles of at most TILE columns, padded with zeros, whose rows start on cache lines."""
-    n_rows, n_columns = table.shape
-    n_tiles = -(-n_columns // TILE)
-    width = -(-min(n_columns, TILE) * table.itemsize // LINE) * LINE // table.itemsize
-    raw = np.zeros(n_tiles * n_rows * width * table.itemsize + LINE, np.uint8)
-    start = -raw.ctypes.data % LINE
-    tiles = raw[start : start + len(raw) - LINE].view(table.dtype).reshape(n_tiles, n_rows, width)
+    """A copy in tiles of columns, padded with zeros."""
+    width, n_tiles = _shape_of_tiles(table)
+    tiles = aligned((n_tiles, len(table), width), table.dtype)
     for tile in range(n_tiles):
         part = table[:, tile * width : (tile + 1) * width]
         tiles[tile, :, : part.shape[1]] = part
     return tiles
+
+
+def _sums(tiles):
+    """Room for the sums of a block of rows."""
+    return aligned((ROWS, tiles.shape[2]), tiles.dtype)
 
 
 def _threads() -> int:
@@ -141,11 +164,16 @@ def _over_spans(membership, n: int, most: int, task: Callable[[int, int], None])
 
 
 @_kernel
-def _decode(codes, hole, offsets, x, first, last, columns, partitions):
+def _decode(codes, hole, complete, offsets, x, first, last, columns, partitions):
     """The columns and partitions of the labels that row x has in first .. last - 1; returns how many.
 
     A hole costs no branch, which no processor could foresee.
     """
+    if complete:
+        for i in range(first, last):
+            columns[i - first] = offsets[i] + codes[x, i]
+            partitions[i - first] = i
+        return last - first
     m = 0
     for i in range(first, last):
         code = codes[x, i]
@@ -156,111 +184,68 @@ def _decode(codes, hole, offsets, x, first, last, columns, partitions):
 
 
 @_kernel
-def _add_rows(totals, y, table, chosen, m):
-    """totals[y] += table[c] for the first m chosen rows c, one after another: eight per pass over totals[y].
-
-    The caller does not make the view totals[y]: that would count references, atomically, for every row.
-    """
-    total = totals[y]
-    j = 0
-    while j + 8 <= m:
-        a, b, c, d = table[chosen[j]], table[chosen[j + 1]], table[chosen[j + 2]], table[chosen[j + 3]]
-        e, f, g, h = table[chosen[j + 4]], table[chosen[j + 5]], table[chosen[j + 6]], table[chosen[j + 7]]
-        for k in range(len(total)):
-            total[k] = total[k] + a[k] + b[k] + c[k] + d[k] + e[k] + f[k] + g[k] + h[k]
-        j += 8
-    while j < m:
-        a = table[chosen[j]]
-        for k in range(len(total)):
-            total[k] += a[k]
-        j += 1
-
-
-@_kernel
-def _gather_sum(codes, hole, offsets, table, begin, end, out):
-    r = codes.shape[1]
+def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
+    r, width = codes.shape[1], tiles.shape[2]
     columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
     for block in range(begin, end, ROWS):
-        for first in range(0, r, GROUP):
-            for x in range(block, min(end, block + ROWS)):
-                m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
-                _add_rows(out, x, table, columns, m)
+        stop = min(end, block + ROWS)
+        for tile in range(len(tiles)):
+            table, low = tiles[tile], tile * width
+            total[:] = 0
+            for first in range(0, r, GROUP):
+                last = min(r, first + GROUP)
+                for x in range(block, stop):
+                    m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+                    add_rows(total, x - block, table, columns, m)
+            for x in range(block, stop):
+                for k in range(min(width, out.shape[1] - low)):
+                    out[x, low + k] = total[x - block, k]
 
 
 @_kernel
-def _gather_sum_narrow(codes, hole, offsets, table, begin, end, out):
-    """Four columns at a time in registers, then one at a time."""
-    n_columns, r = table.shape[1], codes.shape[1]
-    columns, partitions = np.empty(r, np.uintp), np.empty(r, np.uintp)
+def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
+    """A single column."""
+    columns, partitions = np.empty(codes.shape[1], np.uintp), np.empty(codes.shape[1], np.uintp)
     for x in range(begin, end):
-        m = _decode(codes, hole, offsets, x, 0, r, columns, partitions)
-        for k in range(0, n_columns - 3, 4):
-            a, b, c, d = out[x, k], out[x, k + 1], out[x, k + 2], out[x, k + 3]
-            for j in range(m):
-                row = table[columns[j], k : k + 4]
-                a, b, c, d = a + row[0], b + row[1], c + row[2], d + row[3]
-            out[x, k], out[x, k + 1], out[x, k + 2], out[x, k + 3] = a, b, c, d
-        for k in range(n_columns // 4 * 4, n_columns):
-            a = out[x, k]
-            for j in range(m):
-                a += table[columns[j], k]
-            out[x, k] = a
+        m = _decode(codes, hole, complete, offsets, x, 0, codes.shape[1], columns, partitions)
+        total = cells.dtype.type(0)
+        for j in range(m):
+            total += cells[columns[j]]
+        out[x] = total
 
 
 @_kernel
-def _gather_sum_column(codes, hole, offsets, table, begin, end, out):
-    """A single column and no holes: nothing to decode first."""
-    cells = table[:, 0]
-    for x in range(begin, end):
-        total = out[x, 0]
-        for i in range(codes.shape[1]):
-            total += cells[np.uintp(offsets[i] + codes[x, i])]
-        out[x, 0] = total
-
-
-@_kernel
-def _assign(codes, hole, offsets, tables, parts, weight, n_columns, begin, end, labels, costs, seconds):
-    r, width = codes.shape[1], tables.shape[2]
+def _assign(codes, hole, complete, offsets, tiles, parts, weight, n_columns, labels, costs, seconds, t, p, begin, end):
+    r, width = codes.shape[1], tiles.shape[2]
     summed = parts.shape[1] == 1
     step = min(1, len(weight) - 1)  # 0: one weight for all
     columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
-    t, p = np.empty((ROWS, width), tables.dtype), np.empty((ROWS, width), tables.dtype)
     for block in range(begin, end, ROWS):
         stop = min(end, block + ROWS)
         labels[block:stop] = 0
         costs[block:stop] = np.inf
         seconds[block:stop] = np.inf
-        for tile in range(len(tables)):
-            table, parts_of_tile = tables[tile], parts[tile]
+        for tile in range(len(tiles)):
+            table, part = tiles[tile], parts[tile]
             t[:] = 0
             p[:] = 0
             for first in range(0, r, GROUP):
+                last = min(r, first + GROUP)
                 for x in range(block, stop):
-                    m = _decode(codes, hole, offsets, x, first, min(r, first + GROUP), columns, partitions)
-                    _add_rows(t, x - block, table, columns, m)
+                    m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+                    add_rows(t, x - block, table, columns, m)
                     if not summed:
-                        _add_rows(p, x - block, parts_of_tile, partitions, m)
+                        add_rows(p, x - block, part, partitions, m)
             low, some = tile * width, min(width, n_columns - tile * width)
-            part = parts_of_tile if summed else p
             for x in range(block, stop):
                 y = x - block
-                _keep_cheapest(t, y, part, 0 if summed else y, weight[x * step], low, some, x, labels, costs, seconds)
+                p_of_row, z = (part, 0) if summed else (p, y)
+                labels[x], costs[x], seconds[x] = cheapest(
+                    t, y, p_of_row, z, weight[x * step], some, low, labels[x], costs[x], seconds[x]
+                )
         for x in range(block, stop):
             if costs[x] == np.inf:
-                labels[x] = _fewest_infinite(codes[x], hole, offsets, tables, parts, weight[x * step], n_columns)
-
-
-@_kernel
-def _keep_cheapest(t, y, p, z, weight, low, width, x, labels, costs, seconds):
-    """Costs t[y] + weight * p[z] of the next `width` columns against the best so far; the first of equals stays."""
-    best, least, second = labels[x], costs[x], seconds[x]
-    for k in range(width):
-        cost = t[y, k] + weight * p[z, k]
-        if cost < least:
-            best, least, second = low + k, cost, least
-        elif cost < second:
-            second = cost
-    labels[x], costs[x], seconds[x] = best, least, second
+                labels[x] = _fewest_infinite(codes[x], hole, offsets, tiles, parts, weight[x * step], n_columns)
 
 
 @_kernel
@@ -290,71 +275,47 @@ def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
 
 
 @_kernel
-def _count(codes, hole, offsets, labels, weight, n_clusters, cells, first, last):
+def _count(codes, hole, complete, offsets, labels, weight, n_clusters, cells, first, last):
     step = min(1, len(weight) - 1)  # 0: one weight for all
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for x in range(len(codes)):
         label, amount = np.uintp(labels[x]), weight[x * step]
-        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
         for j in range(m):
             cells[columns[j] * np.uintp(n_clusters) + label] += amount
 
 
 @_kernel
-def _count_masses(codes, hole, offsets, labels, weight, mass, n_clusters, cells, masses, first, last):
+def _count_masses(codes, hole, complete, offsets, labels, weight, mass, n_clusters, cells, masses, first, last):
     step = min(1, len(weight) - 1)  # 0: one weight for all
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for x in range(len(codes)):
         label, amount = np.uintp(labels[x]), weight[x * step]
-        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
         for j in range(m):
             cells[columns[j] * np.uintp(n_clusters) + label] += amount
             masses[partitions[j] * np.uintp(n_clusters) + label] += mass[x]
 
 
 @_kernel
-def _scatter_add(codes, hole, offsets, rows, begin, end, first, last, out):
+def _scatter_add(codes, hole, complete, offsets, rows, first, last, addend, out, begin, end):
     """`out` holds the columns of partitions first .. last - 1."""
-    shift = np.uintp(offsets[first])
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for x in range(begin, end):
-        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
-        row = rows[x]
+        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+        for k in range(rows.shape[1]):
+            addend[0, k] = rows[x, k]
+        add_to_rows(out, columns, m, addend)
+
+
+@_kernel
+def _scatter_add_column(codes, hole, complete, offsets, cells, first, last, out, begin, end):
+    """A single column."""
+    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+    for x in range(begin, end):
+        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
         for j in range(m):
-            cell = out[columns[j] - shift]
-            for k in range(len(row)):
-                cell[k] += row[k]
-
-
-@_kernel
-def _scatter_add_narrow(codes, hole, offsets, rows, begin, end, first, last, out):
-    """Four columns at a time, then one at a time."""
-    n_columns, shift = rows.shape[1], np.uintp(offsets[first])
-    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
-    for x in range(begin, end):
-        m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
-        for k in range(0, n_columns - 3, 4):
-            a, b, c, d = rows[x, k], rows[x, k + 1], rows[x, k + 2], rows[x, k + 3]
-            for j in range(m):
-                cell = out[columns[j] - shift, k : k + 4]
-                cell[0] += a
-                cell[1] += b
-                cell[2] += c
-                cell[3] += d
-        for k in range(n_columns // 4 * 4, n_columns):
-            a = rows[x, k]
-            for j in range(m):
-                out[columns[j] - shift, k] += a
-
-
-@_kernel
-def _scatter_add_column(codes, hole, offsets, rows, begin, end, first, last, out):
-    """A single column and no holes: nothing to decode first."""
-    cells, shift = out[:, 0], offsets[first]
-    for x in range(begin, end):
-        term = rows[x, 0]
-        for i in range(first, last):
-            cells[np.uintp(offsets[i] + codes[x, i] - shift)] += term
+            out[columns[j]] += cells[x]
 
 
 @_kernel

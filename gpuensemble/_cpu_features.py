@@ -14,7 +14,7 @@ from gpuensemble._csr import Csr
 
 BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sums are updated
 
-_kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
+kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 def threads() -> int:
@@ -22,36 +22,62 @@ def threads() -> int:
     return numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 
-def step(features, state, tables, offset, shift) -> int:
+def step(features, state, found, shift) -> int:
     """Give each row the cheapest centre, and move it between the sums; returns how many rows moved."""
-    squared = features.distance == "sqeuclidean"
-    tables = [_turned(part, table) for part, table in zip(features.parts, tables, strict=True)]
+    squared = features.distances[0] == "sqeuclidean"
+    anew = "kl" in features.distances  # what rounding leaves of a sum that should be 0 has a logarithm
+    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
     buffers = [
         None if isinstance(part, Csr) else np.empty((BLOCK, part.shape[1]), part.dtype) for part in features.parts
     ]
-    space = np.empty((BLOCK, len(offset)), features.dtype)
-    rows = _open_rows(state.labels, state.margin, shift)
+    space = np.empty((BLOCK, len(found.offset)), features.dtype)
+    rows = np.arange(len(state.labels)) if shift is None else open_rows(state.labels, state.margin, shift)
     moved = 0
     for begin in range(0, len(rows), BLOCK):
         chosen = rows[begin : begin + BLOCK]
         before, out = state.labels[chosen], space[: len(chosen)]
-        for i, (part, table, buffer) in enumerate(zip(features.parts, tables, buffers, strict=True)):
-            _add_scores(part, chosen, table, buffer, out, first=i == 0)
-        moved += _choose(out, offset, chosen, features.square, squared, state.labels, state.margin)
-        for part, total in zip(features.parts, state.sums, strict=True):
-            _move(part, chosen, before, state.labels, state.weight, total)
-    state.count = np.bincount(state.labels, minlength=len(offset))
-    state.mass = np.bincount(state.labels, np.broadcast_to(state.weight, state.labels.shape), len(offset))
+        _scores(features, found, chosen, tables, buffers, out)
+        moved += choose(out, found.offset, chosen, features.square, squared, state.labels, state.margin)
+        if not anew:
+            _move(features, state, chosen, before)
+    if anew:
+        sum_up(features, state)
+    else:
+        count(features, state)
     return moved
 
 
-def scores(features, tables):
-    """x . table[k] of each row and cluster."""
-    out = np.empty((len(features.square), len(tables[0])), features.dtype)
-    rows = np.arange(len(out))
-    for i, (part, table) in enumerate(zip(features.parts, tables, strict=True)):
-        _add_scores(part, rows, _turned(part, table), None, out, first=i == 0)
+def sum_up(features, state) -> None:
+    """Sums, counts and masses anew from the labels."""
+    rows, before = np.arange(len(state.labels)), np.full(len(state.labels), -1, np.int32)
+    for total in state.sums:
+        total[:] = 0
+    _move(features, state, rows, before)
+    count(features, state)
+
+
+def count(features, state):
+    """Number and weight of the rows of each cluster in each block."""
+    label, k = state.labels + 1, len(state.counts[0])  # 0: no label
+    for i, present in enumerate(features.present):
+        weight = np.broadcast_to(state.weight, label.shape) if present is None else present * state.weight
+        state.counts[i] = np.bincount(label if present is None else label * present, minlength=k + 1)[1:]
+        state.masses[i] = np.bincount(label, weight, k + 1)[1:]
+
+
+def scores(features, found):
+    """What each cluster costs each row, as `_distance.scores`."""
+    out = np.empty((len(features.square), len(found.offset)), features.dtype)
+    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
+    _scores(features, found, np.arange(len(out)), tables, [None] * len(tables), out)
     return out
+
+
+def _scores(features, found, chosen, tables, buffers, out):
+    for i, (part, table, buffer) in enumerate(zip(features.parts, tables, buffers, strict=True)):
+        _add_scores(part, chosen, table, buffer, out, first=i == 0)
+    for present, offset in found.partial:
+        out += present[chosen, None] * offset
 
 
 def _turned(part, table):
@@ -62,7 +88,7 @@ def _turned(part, table):
 def _add_scores(part, chosen, table, buffer, out, first):
     """out = part[chosen] @ table, or += if there were parts before."""
     if isinstance(part, Csr):
-        _sparse_scores(part.data, part.indices, part.indptr, chosen, table, first, out)
+        sparse_scores(part.data, part.indices, part.indptr, chosen, table, first, out)
     elif first:
         np.matmul(_rows(part, chosen, buffer), table, out=out)
     else:
@@ -77,15 +103,18 @@ def _rows(part, chosen, buffer):
     return np.take(part, chosen, axis=0, out=buffer[: len(chosen)], mode="clip")
 
 
-def _move(part, chosen, before, labels, weight, total):
-    if isinstance(part, Csr):
-        _move_sparse(part.data, part.indices, part.indptr, chosen, before, labels, weight, total)
-    else:
-        _move_dense(part, chosen, before, labels, weight, total)
+def _move(features, state, chosen, before):
+    """Move rows from the sums of the clusters that they were in before to those of their labels."""
+    for part, total in zip(features.parts, state.sums, strict=True):
+        if isinstance(part, Csr):
+            entries = part.data, part.indices, part.indptr
+            move_sparse(*entries, chosen, before, state.labels, state.weight, total)
+        else:
+            move_dense(part, chosen, before, state.labels, state.weight, total)
 
 
-@_kernel
-def _open_rows(labels, margin, shift):
+@kernel
+def open_rows(labels, margin, shift):
     """The rows whose margin is used up by what their own centre and the fastest other one have moved."""
     fastest = np.argmax(shift)
     second = 0.0
@@ -102,8 +131,8 @@ def _open_rows(labels, margin, shift):
     return rows[:m]
 
 
-@_kernel
-def _choose(scores, offset, chosen, square, squared, labels, margin):
+@kernel
+def choose(scores, offset, chosen, square, squared, labels, margin):
     """The cheapest centre of each row, lowest index on a tie, and the margin to the second; returns how many moved."""
     rounding = 64 * np.finfo(scores.dtype).eps
     moved = 0
@@ -130,8 +159,8 @@ def _choose(scores, offset, chosen, square, squared, labels, margin):
     return moved
 
 
-@_kernel
-def _sparse_scores(data, indices, indptr, chosen, table, first, out):
+@kernel
+def sparse_scores(data, indices, indptr, chosen, table, first, out):
     for j in range(len(chosen)):
         row = out[j]
         if first:
@@ -142,8 +171,8 @@ def _sparse_scores(data, indices, indptr, chosen, table, first, out):
                 row[k] += value * column[k]
 
 
-@_kernel
-def _move_dense(part, chosen, before, labels, weight, total):
+@kernel
+def move_dense(part, chosen, before, labels, weight, total):
     step = min(1, len(weight) - 1)  # 0: one weight for all
     for j in range(len(chosen)):
         x, old = chosen[j], before[j]
@@ -157,8 +186,8 @@ def _move_dense(part, chosen, before, labels, weight, total):
                     left[c] -= w * row[c]
 
 
-@_kernel
-def _move_sparse(data, indices, indptr, chosen, before, labels, weight, total):
+@kernel
+def move_sparse(data, indices, indptr, chosen, before, labels, weight, total):
     step = min(1, len(weight) - 1)
     for j in range(len(chosen)):
         x, old = chosen[j], before[j]

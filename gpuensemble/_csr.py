@@ -1,9 +1,10 @@
 """A sparse matrix by rows, of either array library: the few things that k-means asks of it."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gpuensemble import _check
-from gpuensemble._array import Array, namespace, to_device
+from gpuensemble._array import Array, device_of, namespace, to_device
 
 
 class Csr(NamedTuple):
@@ -21,6 +22,9 @@ class Csr(NamedTuple):
 
     def rows(self) -> Array:
         """The row of each entry."""
+        if device_of(self.data) == "cpu":
+            xp = namespace(self.data)
+            return xp.repeat(xp.arange(self.shape[0]), xp.diff(self.indptr))
         return _rows_of(self.indptr, 0, len(self.data))
 
     def dense(self, begin: int, end: int) -> Array:
@@ -45,12 +49,29 @@ class Csr(NamedTuple):
     def columns(self, chosen: Array) -> "Csr":
         """The named columns, which are in ascending order."""
         xp = namespace(self.data)
-        new = xp.full(self.shape[1], -1)
-        new[chosen] = xp.arange(len(chosen))
+        new = xp.full(self.shape[1], -1, self.indices.dtype)
+        new[chosen] = xp.arange(len(chosen), dtype=new.dtype)
         indices = new[self.indices]
-        kept = indices >= 0
-        indptr = _from_zero(xp.cumsum(kept))[self.indptr]
-        return Csr(self.data[kept], indices[kept], indptr, (self.shape[0], len(chosen)))
+        return self._replace(indices=indices, shape=(self.shape[0], len(chosen)))._keep(indices >= 0)
+
+    def blank(self, rows: Array) -> "Csr":
+        """Zeros in the rows that are marked."""
+        return self._keep(~rows[self.rows()])
+
+    def _keep(self, kept: Array) -> "Csr":
+        """The entries that are marked."""
+        indptr = _from_zero(namespace(kept).cumsum(kept))[self.indptr]
+        return Csr(self.data[kept], self.indices[kept], indptr, self.shape)
+
+
+class OneHot(Csr):
+    """Rows with a single 1; `indices` are the labels that they stand for."""
+
+
+def onehot(labels: Array, n_labels: int, dtype: Any) -> OneHot:
+    """A row with a single 1, in the column of its label, for each label: 0 .. n_labels - 1."""
+    xp = namespace(labels)
+    return OneHot(xp.ones(len(labels), dtype), labels, xp.arange(len(labels) + 1), (len(labels), n_labels))
 
 
 def _rows_of(indptr: Array, first: int, last: int) -> Array:
@@ -72,15 +93,17 @@ def entries(X: Any) -> Any:
 
 def matrix(X: Any, name: str, device: str) -> Any:
     """A checked matrix of float32 or float64 on the device: a dense array, or a `Csr` of a sparse one."""
+    value = unchecked(X, name, device)
+    _check.finite(entries(value), f"{name}.data" if isinstance(value, Csr) else name)
+    return value
+
+
+def unchecked(X: Any, name: str, device: str) -> Any:
+    """As `matrix`, with entries that may not be finite."""
     value = _from_sparse(X, name, device) if hasattr(X, "tocsr") else _check.array(X, name, device, 2)
     if 0 in value.shape:
         raise ValueError(f"`{name}` must have at least one row and one column, got shape {value.shape}.")
-    if isinstance(value, Csr):
-        _check.finite(value.data, f"{name}.data")
-        return value
-    value = _floating(value)
-    _check.finite(value, name)
-    return value
+    return value if isinstance(value, Csr) else _floating(value)
 
 
 def _from_sparse(X: Any, name: str, device: str) -> Csr:
@@ -101,13 +124,39 @@ def _floating(values: Array) -> Array:
     return values if values.dtype.name in _check.FLOATS else values.astype("float64")
 
 
-def refuse_zero_rows(X: Any, name: str, when: str) -> None:
-    """Raise if a row has no entry other than 0."""
-    xp = namespace(entries(X))
-    if isinstance(X, Csr):
-        filled = _from_zero(xp.cumsum(X.data != 0))
-        zero = filled[X.indptr[1:]] == filled[X.indptr[:-1]]
-    else:
-        zero = ~(X != 0).any(1)
-    if bool(zero.any()):
-        raise ValueError(f"`{name}` must have no row of zeros {when}, got one at row {int(xp.argmax(zero))}.")
+def columns(X: Any, chosen: Array) -> Any:
+    """The named columns, which are in ascending order, of a dense array or a `Csr`."""
+    return (
+        X.columns(chosen) if isinstance(X, Csr) else namespace(X).take(X, chosen, axis=1)
+    )  # by rows, unlike X[:, chosen]
+
+
+def zero_rows(X: Any) -> Array:
+    """The rows that have no entry other than 0."""
+    if not isinstance(X, Csr):
+        return ~(X != 0).any(1)
+    filled = _from_zero(namespace(X.data).cumsum(X.data != 0))
+    return filled[X.indptr[1:]] == filled[X.indptr[:-1]]
+
+
+def first_place(X: Any, bad: Array) -> tuple[int, int]:
+    """Row and column of the first of the entries that are marked."""
+    if not isinstance(X, Csr):
+        row, column = (int(index[0]) for index in namespace(bad).nonzero(bad))
+        return row, column
+    i = int(bad.argmax())
+    return int((X.indptr <= i).sum()) - 1, int(X.indices[i])
+
+
+def refuse_unfit(X: Any, name: str, distance: str, rows: Sequence | None = None, present: Array | None = None) -> None:
+    """Raise if a row cannot be measured: it is all zero, or negative for "kl". `rows` are the names of rows."""
+    values, rows = entries(X), range(X.shape[0]) if rows is None else rows
+    if distance == "kl" and bool((values < 0).any()):
+        row, column = first_place(X, values < 0)
+        place = f"row {_check.shown(rows[row])}, column {column}"
+        value = float(values[values < 0][0])
+        raise ValueError(f"`{name}` must not be negative with the kl distance, got {value:g} in {place}.")
+    zero = zero_rows(X) if present is None else zero_rows(X) & present
+    if distance != "sqeuclidean" and bool(zero.any()):
+        place = f"row {_check.shown(rows[int(zero.argmax())])}"
+        raise ValueError(f"`{name}` must have no row of zeros with the {distance} distance, got one at {place}.")

@@ -1,6 +1,6 @@
-"""The membership kernels on CUDA, twins of _cpu.py: loads kernels/membership.cu through CuPy and launches it.
+"""The kernels on CUDA, twins of _cpu.py, _cpu_slices.py and _cpu_lta.py: loads kernels/*.cu with CuPy and launches.
 
-The codes must be on CuPy's current device; kernels go to its current stream.
+Arrays must be on CuPy's current device; kernels go to its current stream.
 """
 
 import functools
@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 
 ROW_THREADS = 128  # of a block of gather_sum and assign
+SLICE_THREADS = 128  # of a block of shrink_slices: THREADS of slices.cu
 COUNT_THREADS = 256  # of a block of count; also the most partitions in one of its groups
 PAIR_THREADS = 256  # of a block of coassociation: 16 x 16 pairs
+LTA_THREADS = 256  # of a block of lta.cu's kernels: a warp for each of LINES rows of a tile
+PAIR_ROWS = 16  # of the spectrum that a thread of pair_gram sums up: ROWS of _cpu_lta.py
 SHARED_BYTES = 48 * 1024  # of a block, what every device has
 SECTOR = 32  # bytes of a memory sector: rows of a padded table start on one
 MAX_BLOCKS = 1 << 14  # of a grid; the kernels stride over the rest
@@ -148,18 +151,18 @@ def _launch(template, blocks, threads, membership, arguments, shared_mem=0):
 
 
 @functools.cache
-def _function(cupy, expression):
+def _function(cupy, expression, file="membership.cu"):
     """One instantiation of a kernel, compiled at its first launch on each device and kept by CuPy on disk."""
     # --fmad=false: a product and a sum are rounded one after the other, as on the CPU.
-    module = cupy.RawModule(code=source(), options=("-std=c++17", "--fmad=false"), name_expressions=(expression,))
+    module = cupy.RawModule(code=source(file), options=("-std=c++17", "--fmad=false"), name_expressions=(expression,))
     return module.get_function(expression)
 
 
-def source() -> str:
-    """The text of kernels/membership.cu: inside the package once installed, beside it in a checkout."""
+def source(file: str = "membership.cu") -> str:
+    """The text of a file of kernels/: inside the package once installed, beside it in a checkout."""
     package = Path(__file__).parent
     folder = next(path for path in (package / "kernels", package.parent / "kernels") if path.is_dir())
-    return (folder / "membership.cu").read_text()
+    return (folder / file).read_text()
 
 
 def _lanes(n_columns):
@@ -189,3 +192,59 @@ def _groups(cells, capacity):
             total = 0
         total += more
     return np.array([*bounds, len(cells)], np.int32)
+
+
+def shrink_slices(flat, layout, tau, weights):
+    """Shrink the slices that `layout` finds in the real array `flat`, where real and imaginary parts alternate."""
+    import cupy
+
+    n_slices, n_rows, *sizes = layout
+    function = _function(cupy, f"shrink_slices<{_TYPE[flat.dtype.name]}, {n_rows}>", "slices.cu")
+    weights = np.uintp(0) if weights is None else weights
+    arguments = (flat, np.int64(n_slices), *map(np.int64, sizes), np.float64(tau), weights)
+    function((min(n_slices, MAX_BLOCKS),), (SLICE_THREADS,), arguments)
+
+
+def lta_update(tensor, similarity, error, first, third, step):
+    """What an iteration does after P: E, B, C, the multipliers, and the next T in the place of P; see _cpu_lta.py."""
+    import cupy
+
+    n = len(similarity)
+    blocks = min((-(-n // 32)) ** 2, MAX_BLOCKS)
+    largest = cupy.empty((blocks, LTA_THREADS // 32), tensor.dtype)
+    function = _function(cupy, f"lta_update<{_TYPE[tensor.dtype.name]}>", "lta.cu")
+    factors = map(tensor.dtype.type, step)
+    function((blocks,), (LTA_THREADS,), (tensor, similarity, error, first, third, np.int64(n), *factors, largest))
+    return largest
+
+
+def pair_spectrum(tensor, spectrum, basis):
+    """The Fourier transform of the rows of both matrices, and sums of the slices' Gram matrices; see _cpu_lta.py."""
+    import cupy
+
+    n, n_columns = spectrum.shape[1:]
+    for matrix, out in zip(tensor, spectrum, strict=True):
+        out[...] = cupy.fft.rfft(matrix, axis=-1)
+    n_blocks = -(-n // PAIR_ROWS)
+    sums = cupy.empty((n_blocks, 4, n_columns))
+    function = _function(cupy, f"pair_gram<{_TYPE[tensor.dtype.name]}>", "lta.cu")
+    arguments = (_real(spectrum), _real(basis), np.int64(n), np.int64(n_columns), np.int32(PAIR_ROWS), sums)
+    function((min(-(-n_blocks * n_columns // LTA_THREADS), MAX_BLOCKS),), (LTA_THREADS,), arguments)
+    return sums
+
+
+def pair_tensor(spectrum, factor, tensor):
+    """The slices times their 2 x 2 factors, in place, and transformed back; see _cpu_lta.py."""
+    import cupy
+
+    n, n_columns = spectrum.shape[1:]
+    function = _function(cupy, f"pair_multiply<{_TYPE[tensor.dtype.name]}>", "lta.cu")
+    blocks = min(-(-n * n_columns // LTA_THREADS), MAX_BLOCKS)
+    function((blocks,), (LTA_THREADS,), (_real(spectrum), factor, np.int64(n), np.int64(n_columns)))
+    for part, out in zip(spectrum, tensor, strict=True):
+        out[...] = cupy.fft.irfft(part, n, axis=-1)
+
+
+def _real(array):
+    """Real and imaginary parts in turns: a view."""
+    return array.view("float32" if array.dtype == "complex64" else "float64")

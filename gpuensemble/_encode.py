@@ -27,9 +27,9 @@ class _Names(NamedTuple):
 
     def place(self, i: int, row: int | None = None) -> str:
         """Where column i, or a label in it, is: " in row 2, column 1"; a vector has rows only."""
-        parts = [] if row is None else [f"row {_shown(self.rows[row])}"]
+        parts = [] if row is None else [f"row {_check.shown(self.rows[row])}"]
         if self.columns is not None:
-            parts.append(f"column {_shown(self.columns[i])}")
+            parts.append(f"column {_check.shown(self.columns[i])}")
         return " in " + ", ".join(parts) if parts else ""
 
 
@@ -123,7 +123,9 @@ def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: _Names) -> Code
         widths.append(width)
     if not bool(seen.all()):
         row = names.rows[int((~seen).argmax())]
-        raise ValueError(f"`{names.table}` must have a label in every row, got only missing ones in row {_shown(row)}.")
+        raise ValueError(
+            f"`{names.table}` must have a label in every row, got only missing ones in row {_check.shown(row)}."
+        )
     return Coded(codes, np.array(widths, "int64"), complete)
 
 
@@ -149,6 +151,8 @@ def _columns(labels: Any) -> tuple[list, _Names]:
         shape = labels.shape
         columns = list(labels.T) if len(shape) == 2 else []
         names = _Names("labels", range(shape[0] if shape else 0), range(len(columns)))
+    elif hasattr(labels, "tocsr"):
+        raise TypeError(f"`labels` must be a dense table, got a sparse {type(labels).__name__}.")
     else:
         raise TypeError(
             f"`labels` must be a NumPy or CuPy array, a DataFrame or a list of rows, got {type(labels).__name__}."
@@ -260,13 +264,8 @@ def _check_values(local: Array, values: np.ndarray, names: _Names, i: int) -> No
         place = names.place(i, int((local == code).argmax()))
         raise ValueError(
             f"`{names.table}` given as numbers must be whole and not negative, with -1 or NaN for a missing one, "
-            f"got {_shown(values[code])}{place}."
+            f"got {_check.shown(values[code])}{place}."
         )
-
-
-def _shown(value: Any) -> str:
-    """A value as a person writes it: 3, not np.int64(3)."""
-    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """Where random draws come from: NumPy's generators on the host, on every device."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,24 @@ import numpy as np
 def generators(random_state: Any, n: int) -> list[np.random.Generator]:
     """Independent generators, the same ones for the same seed."""
     return [np.random.default_rng(child) for child in _sequence(random_state).spawn(n)]
+
+
+def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """`size` of n cards for each hand, ascending, from shuffled decks: each is in as many as any other, or one more.
+
+    Where a deck ends inside a hand, the next one starts with other cards.
+    """
+    deck = rng.permutation(n)
+    for _ in range(n_hands):
+        hand, deck = deck[:size], deck[size:]
+        if len(hand) < size:
+            fresh = rng.permutation(n)
+            held = np.isin(fresh, hand)
+            fresh = np.concatenate([fresh[~held], fresh[held]])
+            need = size - len(hand)
+            hand, deck = np.concatenate([hand, fresh[:need]]), fresh[need:]
+        hand.sort()
+        yield hand
 
 
 def _sequence(random_state: Any) -> np.random.SeedSequence:

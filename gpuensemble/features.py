@@ -1,12 +1,15 @@
-"""Lloyd's k-means over feature matrices, dense or sparse, in weighted blocks of columns."""
+"""Lloyd's k-means over features, dense or sparse, in weighted blocks of columns that a row may be absent from."""
 
+import functools
 import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gpuensemble import _cpu_features, _distance
+from gpuensemble import _cpu_features, _cpu_lloyd, _distance
 from gpuensemble._array import Array, device_of, namespace, to_device
-from gpuensemble._distance import Features
+from gpuensemble._distance import Features, Tables
 
 SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sample of this many rows
 
@@ -18,18 +21,32 @@ class KMeans(NamedTuple):
     centers: Any
     objective: float
     n_iter: int
+    costs: list[float]  # what each block adds to the objective
 
 
 @dataclass
 class State:
-    """Labels, and what follows from them: per cluster the sums of rows, their number, their weight."""
+    """Labels, and what follows from them: per block and cluster the sums of rows, their number, their weight."""
 
     labels: Array
     margin: Array
     sums: list
-    count: Array
-    mass: Array
+    counts: list
+    masses: list
     weight: Array  # a single 1 where all rows count the same
+
+    @property
+    def empty(self) -> Array:
+        """The clusters that have no row, and so no centre, in some block."""
+        return functools.reduce(operator.or_, [count == 0 for count in self.counts])
+
+
+class Start(NamedTuple):
+    """What Lloyd's iteration begins with."""
+
+    state: State
+    position: list
+    empty: Array
 
 
 def kmeans(
@@ -39,7 +56,7 @@ def kmeans(
     *,
     distance: str = "sqeuclidean",
     sample_weight: Array | None = None,
-    init: Any = None,
+    init: Any = "k-means++",
     n_init: int = 1,
     max_iter: int = 100,
     tol: float = 1e-4,
@@ -48,17 +65,21 @@ def kmeans(
 
     Parameters
     ----------
-    X : array, `Csr`, list of (array or `Csr`, weight), or `Features`, n rows
-        float32 or float64. The distances of the blocks of a list, times their weights, add up. `Features` come from
-        `prepare` with their own distance, to serve many runs.
+    X : array, `Csr`, list of (array or `Csr`, weight, present), or `Features`, n rows
+        float32 or float64. The distances of the blocks of a list, times their weights, add up. A row takes part only in
+        the centres and distances of the blocks in which it is `present` (n booleans; without them, all). `Features`
+        come from `prepare` with their own distance, to serve many runs.
     n_clusters : int
     rng : numpy.random.Generator
-        For k-means++ seeding, which draws from a random sample of max(4096, 64 * n_clusters) rows.
-    distance : {"sqeuclidean", "cosine"}
-        |x - c|^2, or |x| - x.c/|c|. The centre of a cluster is the mean of its rows for both.
+        For seeding. k-means++ draws from a random sample of max(4096, 64 * n_clusters) rows.
+    distance : {"sqeuclidean", "cosine", "kl"}
+        |x - c|^2, |x| - x.c/|c|, or sum x log(x/c) of x and c as distributions, times the sum of x, whose entries must
+        not be negative. The centre of a cluster is the mean of its rows for all three.
     sample_weight : array of n float64, optional
-    init : centres, optional
-        n_clusters x columns, or a list of one such array per block, instead of k-means++.
+    init : {"k-means++", "random"}, centres or labels
+        "random": rows, all equally likely. Centres: n_clusters x columns, or a list of one such array per block.
+        Labels: n integers, -1 for none. For "kl", rows are chosen and first assigned to by "cosine", because nearly all
+        rows are infinitely far from a single one.
     n_init : int
         Number of starts; the least objective wins, the first of those that are equal but for rounding.
     max_iter : int
@@ -69,77 +90,155 @@ def kmeans(
     Returns
     -------
     KMeans
-        Fewer clusters than asked for if there are fewer distinct rows.
+        Fewer clusters than asked for if there are fewer distinct rows. A row absent from all blocks has label -1.
     """
     features = X if isinstance(X, Features) else _distance.prepare(X, distance)
     weight = namespace(features.square).ones(1) if sample_weight is None else sample_weight
 
-    def start() -> KMeans:
-        position = _seed(features, n_clusters, rng, weight) if init is None else _given(features, init)
-        return _lloyd(features, weight, position, max_iter, tol)
+    def run() -> KMeans:
+        if isinstance(init, str):
+            start = _seeded(features, n_clusters, _seed if init == "k-means++" else _random_rows, rng, weight)
+        elif not isinstance(init, list) and init.ndim == 1:
+            start = _labelled(features, n_clusters, init, weight)
+        else:
+            start = _placed(features, _given(features, init), weight)
+        return _lloyd(features, start, max_iter, tol)
 
-    # two starts often end in the same clusters: rounding must not choose between them
-    lower = 1 - 1000 * float(namespace(features.square).finfo(features.dtype).eps)
-    best = start()
+    best = run()
     for _ in range(n_init - 1):
-        found = start()
-        if found.objective < lower * best.objective:
+        found = run()
+        # two starts often end in the same clusters: rounding must not choose between them
+        if found.objective < (1 - 1000 * float(namespace(found.labels).finfo(features.dtype).eps)) * best.objective:
             best = found
     return best
 
 
-def _lloyd(features: Features, weight: Array, position: list, max_iter: int, tol: float) -> KMeans:
+def _lloyd(features: Features, start: Start, max_iter: int, tol: float) -> KMeans:
     """From positions of centres to clusters and their means."""
-    state = _state(features, weight, len(position[0]))
-    step = _cpu_features.step if device_of(state.labels) == "cpu" else _step
-    empty = state.count < 0
+    state, position, empty = start
     shift = namespace(empty).zeros(len(empty))
-    total = float((features.constant * weight).sum())
-    objective = math.inf
-    for n_iter in range(1, max_iter + 1):  # noqa: B007
-        moved = step(features, state, *_distance.tables(features, position, empty), shift)
+    totals = [float((constant * state.weight).sum()) for constant in features.constants]
+    previous = objective = math.inf
+    n_iter = 0
+    while True:
+        limit = max_iter - n_iter
+        steps, moved, previous = _advance(features, state, position, empty, shift, objective, limit, tol)
+        n_iter += steps
         empty = _refill(features, state)
-        before, position = position, _centers(features, state)
+        saved = _distance.saved(features, state.sums, state.masses)
+        costs = [max(0.0, total - part) for total, part in zip(totals, saved, strict=True)]
+        objective = sum(costs)
+        if moved == 0 or n_iter == max_iter or previous - objective <= tol * objective:
+            return _result(features, state, costs, n_iter)
+        before, position = position, _distance.positions(features, state.sums, state.masses)
         shift = _distance.shifts(features, before, position)
-        previous, objective = objective, max(0.0, total - _distance.saved(features, state.sums, state.mass))
-        if moved == 0 or previous - objective <= tol * objective:
-            break
-    return _result(features, state, objective, n_iter)
 
 
-def _state(features: Features, weight: Array, k: int) -> State:
+def _advance(
+    features: Features,
+    state: State,
+    position: list,
+    empty: Array,
+    shift: Array,
+    objective: float,
+    limit: int,
+    tol: float,
+) -> tuple[int, int, float]:
+    """A step, or more: how many there were, how many rows the last one moved, and the objective before it."""
+    on_cpu = device_of(state.labels) == "cpu"
+    if on_cpu and _cpu_lloyd.fits(features):
+        return _cpu_lloyd.advance(features, state, position, empty, shift, objective, limit, tol)
+    found = _distance.tables(features, position, empty)
+    return 1, (_cpu_features.step if on_cpu else _step)(features, state, found, shift), objective
+
+
+def _state(features: Features, k: int, weight: Array) -> State:
     """No row has a label yet."""
     xp = namespace(features.square)
     n = len(features.square)
     sums = [xp.zeros((k, part.shape[1])) for part in features.parts]
-    return State(xp.full(n, -1, "int32"), xp.zeros(n), sums, xp.zeros(k, "int64"), xp.zeros(k), weight)
+    counts, masses = [xp.zeros(k, "int64") for _ in sums], [xp.zeros(k) for _ in sums]
+    return State(xp.full(n, -1, "int32"), xp.zeros(n), sums, counts, masses, weight)
 
 
-def _step(features: Features, state: State, tables: list, offset: Array, shift: Array) -> int:
+def _placed(features: Features, position: list, weight: Array) -> Start:
+    """Centres at these positions."""
+    k = len(position[0])
+    return Start(_state(features, k, weight), position, namespace(features.square).zeros(k, bool))
+
+
+def _labelled(features: Features, k: int, labels: Array, weight: Array) -> Start:
+    """Centres at the means of labelled rows."""
+    state = _state(features, k, weight)
+    state.labels = labels.astype("int32")
+    _sum_up(features, state)
+    return _at_means(features, state)
+
+
+def _at_means(features: Features, state: State) -> Start:
+    """Centres at the means of clusters, which no row is known to be near to."""
+    empty = _refill(features, state)
+    state.margin[:] = 0
+    return Start(state, _distance.positions(features, state.sums, state.masses), empty)
+
+
+def _seeded(features: Features, k: int, choose: Callable, rng: Any, weight: Array) -> Start:
+    """Centres at chosen rows; for "kl" at the means of the rows nearest to them by "cosine"."""
+    if "kl" not in features.distances:
+        return _placed(features, choose(features, k, rng, weight), weight)
+    blocks = zip(features.parts, features.weights, features.present, strict=True)
+    by_cosine = _distance.prepare(list(blocks), "cosine")
+    state, position, empty = _placed(by_cosine, choose(by_cosine, k, rng, weight), weight)
+    step = _cpu_features.step if device_of(state.labels) == "cpu" else _step
+    step(by_cosine, state, _distance.tables(by_cosine, position, empty), None)
+    return _at_means(features, state)
+
+
+def _step(features: Features, state: State, found: Tables, shift: Array) -> int:
     """Give each row the cheapest centre and sum up anew; returns how many rows moved.
 
     The sums are products with one-hot matrices, because atomic additions would differ from run to run.
     """
-    xp = namespace(offset)
-    clusters, moved = xp.arange(len(offset), dtype="int32"), 0
-    state.sums = [xp.zeros_like(total) for total in state.sums]
-    state.count, state.mass = xp.zeros_like(state.count), xp.zeros_like(state.mass)
-    for begin, end, blocks in features.row_blocks(len(offset)):
-        costs = _distance.scores(blocks, tables) + offset.astype(features.dtype)
+    xp = namespace(found.offset)
+    moved = 0
+    _forget_sums(state)
+    for begin, end, blocks in features.row_blocks(len(found.offset)):
+        costs = _distance.scores(found, blocks, begin, end) + found.offset.astype(features.dtype)
         labels = xp.argmin(costs, axis=1).astype("int32")
         moved += (labels != state.labels[begin:end]).sum()
         state.labels[begin:end] = labels
-        onehot = labels[:, None] == clusters
-        weighted = onehot * (state.weight if len(state.weight) == 1 else state.weight[begin:end])[:, None]
-        state.count += onehot.sum(0)
-        state.mass += weighted.sum(0)
-        weighted = weighted.T.astype(features.dtype)
-        state.sums = [total + weighted @ block for total, block in zip(state.sums, blocks, strict=True)]
+        _add_rows(features, state, begin, end, blocks)
     return int(moved)
 
 
-def _centers(features: Features, state: State) -> list:
-    return _distance.positions(features, [_distance.divide(total, state.mass) for total in state.sums])
+def _sum_up(features: Features, state: State) -> None:
+    """Sums, counts and masses anew from the labels."""
+    if device_of(state.labels) == "cpu":
+        _cpu_features.sum_up(features, state)
+        return
+    _forget_sums(state)
+    for begin, end, blocks in features.row_blocks(len(state.counts[0])):
+        _add_rows(features, state, begin, end, blocks)
+
+
+def _forget_sums(state: State) -> None:
+    xp = namespace(state.labels)
+    state.sums, state.counts, state.masses = (
+        [xp.zeros_like(total) for total in totals] for totals in (state.sums, state.counts, state.masses)
+    )
+
+
+def _add_rows(features: Features, state: State, begin: int, end: int, blocks: list) -> None:
+    """Add rows to the sums, counts and masses of their clusters."""
+    xp = namespace(state.labels)
+    onehot = state.labels[begin:end, None] == xp.arange(len(state.counts[0]), dtype="int32")
+    weight = (state.weight if len(state.weight) == 1 else state.weight[begin:end])[:, None]
+    weighted = (onehot * weight).T.astype(features.dtype)
+    for i, (block, present) in enumerate(zip(blocks, features.present, strict=True)):
+        seen = onehot if present is None else onehot & present[begin:end, None]
+        state.counts[i] += seen.sum(0)
+        state.masses[i] += (seen * weight).sum(0)
+        state.sums[i] = state.sums[i] + weighted @ block
 
 
 def _refill(features: Features, state: State) -> Array:
@@ -147,34 +246,29 @@ def _refill(features: Features, state: State) -> Array:
 
     They do where every row is at its centre: there are fewer distinct rows than clusters.
     """
-    for k in namespace(state.count).nonzero(state.count == 0)[0].tolist():
+    for k in namespace(state.labels).nonzero(state.empty)[0].tolist():
         costs = _costs(features, state)
         x = int(costs.argmax())
         if not float(costs[x]) > 0:
             break
-        _transfer(features, state, x, k)
-    return state.count == 0
-
-
-def _transfer(features: Features, state: State, x: int, k: int) -> None:
-    """Move row x to cluster k, which is empty."""
-    old, weight = int(state.labels[x]), state.weight[x if len(state.weight) > 1 else 0]
-    for row, total in zip(features.dense(x, x + 1), state.sums, strict=True):
-        total[k] = weight * row[0]
-        total[old] = total[old] - total[k]
-    state.count[k], state.count[old] = 1, state.count[old] - 1
-    state.mass[k], state.mass[old] = weight, state.mass[old] - weight
-    state.labels[x], state.margin[x] = k, 0
+        state.labels[x], state.margin[x] = k, 0
+        _sum_up(features, state)
+    return state.empty
 
 
 def _costs(features: Features, state: State) -> Array:
-    """The distance of each row from the mean of its cluster."""
-    tables, offset = _distance.tables(features, _centers(features, state), state.count == 0)
-    costs = features.constant + offset[state.labels]
+    """The distance of each row from the mean of its cluster; 0 where it is absent from a block."""
+    position = _distance.positions(features, state.sums, state.masses)
+    found = _distance.tables(features, position, state.empty)
+    xp, label = namespace(found.offset), state.labels
+    costs = features.constant + found.offset[label]
+    for present, offset in found.partial:
+        costs = costs + present * offset[label]
     for begin, end, blocks in features.row_blocks(1):
-        labels = state.labels[begin:end]
-        for block, table in zip(blocks, tables, strict=True):
-            costs[begin:end] = costs[begin:end] + (block * table[labels]).sum(1)
+        for block, table in zip(blocks, found.tables, strict=True):
+            costs[begin:end] = costs[begin:end] + (block * table[label[begin:end]]).sum(1)
+    costs = xp.where((label >= 0) & ~state.empty[label], costs, 0)
+    costs = costs if features.whole is None else xp.where(features.whole, costs, 0)
     return _distance.without_rounding(features, costs)
 
 
@@ -183,6 +277,7 @@ def _seed(features: Features, k: int, rng: Any, weight: Array) -> list:
 
     Fewer than k if no cost is left.
     """
+    weight = weight if features.whole is None else weight * features.whole
     features, weight = _sample(features, weight, max(SEED_ROWS, SEED_ROWS_PER_CLUSTER * k), rng)
     xp = namespace(features.square)
     costs = xp.full(len(features.square), xp.inf)
@@ -190,13 +285,21 @@ def _seed(features: Features, k: int, rng: Any, weight: Array) -> list:
     drawn: list = []
     while len(drawn) < k and float(potential.max()) > 0:
         rows = _draw(potential, 2 + int(math.log(k)) if drawn else 1, rng)
-        position = _distance.positions(features, features.take(rows).dense(0, len(rows)))
+        position = _positions_of(features, features.take(rows).dense(0, len(rows)))
         new = xp.minimum(costs, _costs_of_all(features, position))
         best = int((new * weight).sum(1).argmin())
         drawn.append([part[best : best + 1] for part in position])
         costs = new[best]
         potential = costs * weight
     return [xp.concatenate(rows) for rows in zip(*drawn, strict=True)]
+
+
+def _random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
+    """Positions of rows drawn at random from those that are absent from no block."""
+    xp = namespace(features.square)
+    whole = xp.arange(len(features.square)) if features.whole is None else xp.nonzero(features.whole)[0]
+    rows = whole[to_device(rng.choice(len(whole), min(k, len(whole)), replace=False), device_of(whole))]
+    return _positions_of(features, features.take(rows).dense(0, len(rows)))
 
 
 def _sample(features: Features, weight: Array, size: int, rng: Any) -> tuple[Features, Array]:
@@ -211,13 +314,13 @@ def _sample(features: Features, weight: Array, size: int, rng: Any) -> tuple[Fea
 def _costs_of_all(features: Features, position: list) -> Array:
     """The distance of each centre, by rows, from each row, by columns."""
     xp = namespace(features.square)
-    tables, offset = _distance.tables(features, position, xp.zeros(len(position[0]), bool))
-    if device_of(offset) == "cpu":
-        scores = _cpu_features.scores(features, tables)
+    found = _distance.tables(features, position, xp.zeros(len(position[0]), bool))
+    if device_of(found.offset) == "cpu":
+        scores = _cpu_features.scores(features, found)
     else:
-        blocks = (blocks for _, _, blocks in features.row_blocks(len(offset)))
-        scores = xp.concatenate([_distance.scores(rows, tables) for rows in blocks])
-    return _distance.without_rounding(features, features.constant + offset[:, None] + scores.T)
+        blocks = features.row_blocks(len(found.offset))
+        scores = xp.concatenate([_distance.scores(found, rows, begin, end) for begin, end, rows in blocks])
+    return _distance.without_rounding(features, features.constant + found.offset[:, None] + scores.T)
 
 
 def _draw(potential: Array, n: int, rng: Any) -> Array:
@@ -233,17 +336,25 @@ def _draw(potential: Array, n: int, rng: Any) -> Array:
 def _given(features: Features, init: Any) -> list:
     """Positions of the caller's centres."""
     centers = init if isinstance(init, list) else [init]
-    return _distance.positions(features, _add_means(features, centers, -1))
+    return _positions_of(features, _add_means(features, centers, -1))
+
+
+def _positions_of(features: Features, centers: list) -> list:
+    return _distance.positions(features, centers, [namespace(center).ones(len(center)) for center in centers])
 
 
 def _add_means(features: Features, centers: list, sign: int) -> list:
     return [c if mean is None else c + sign * mean for c, mean in zip(centers, features.means, strict=True)]
 
 
-def _result(features: Features, state: State, objective: float, n_iter: int) -> KMeans:
+def _result(features: Features, state: State, costs: list[float], n_iter: int) -> KMeans:
     """Clusters without rows are left out."""
-    kept = state.count > 0
-    rank = (kept.cumsum() - 1).astype("int32")
-    centers = _add_means(features, [_distance.divide(total, state.mass)[kept] for total in state.sums], 1)
-    centers = [center.astype(features.dtype) for center in centers]
-    return KMeans(rank[state.labels], centers if len(centers) > 1 else centers[0], objective, n_iter)
+    xp = namespace(state.labels)
+    kept = ~state.empty
+    labels = (kept.cumsum() - 1).astype("int32")[state.labels]
+    if features.whole is not None:
+        somewhere = functools.reduce(operator.or_, [True if one is None else one for one in features.present])
+        labels = xp.where(kept[state.labels] & somewhere, labels, -1).astype("int32")
+    means = [_distance.divide(*pair)[kept] for pair in zip(state.sums, state.masses, strict=True)]
+    centers = [center.astype(features.dtype) for center in _add_means(features, means, 1)]
+    return KMeans(labels, centers if len(centers) > 1 else centers[0], sum(costs), n_iter, costs)

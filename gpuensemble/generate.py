@@ -40,8 +40,9 @@ def random_k(
         Seed of all draws, which are made on the host. The result does not depend on the number of threads.
     device : str
         "auto", "cpu", "cuda" or "cuda:N": where to work.
-    distance : {"sqeuclidean", "cosine"}
-        "cosine" is |x| - x.c/|c| for a centre c: rows are grouped by direction. No row may be all zero.
+    distance : {"sqeuclidean", "cosine", "kl"}
+        "cosine" is |x| - x.c/|c| for a centre c: rows are grouped by direction. "kl" is sum x log(x/c) of x and c as
+        distributions, times the sum of x. No row may be all zero for these two, nor an entry negative for "kl".
     n_init : int
         Starts of each k-means; the best one counts.
     max_iter : int
@@ -109,8 +110,8 @@ def random_features(
     Returns
     -------
     array of int32, n x r
-        Labels from 0 on, in the caller's library. With the cosine distance, a row that is all zero in the columns of a
-        partition has no direction there: its label is -1.
+        Labels from 0 on, in the caller's library. For "cosine" and "kl" a row that is all zero in the columns of a
+        partition has no place there: its label is -1.
 
     Examples
     --------
@@ -125,12 +126,13 @@ def random_features(
     n, d = X.shape
     n_clusters = _check.integer(n_clusters, "n_clusters", 1, n, "n_samples")
     n_partitions = _check.integer(n_partitions, "n_partitions", 1)
-    seen = max(1, round(_ratio(feature_ratio, "feature_ratio") * d))
+    seen = max(1, round(_check.ratio(feature_ratio, "feature_ratio") * d))
 
     def partition(i, rng):
-        features = prepare(_columns(X, sorted(rng.permutation(d)[:seen].tolist())), distance)
+        chosen = namespace(_csr.entries(X)).asarray(sorted(rng.permutation(d)[:seen].tolist()))
+        features = prepare(_csr.columns(X, chosen), distance)
         labels = lloyd(features, n_clusters, rng)
-        if distance == "cosine":
+        if distance != "sqeuclidean":
             labels[features.square == 0] = -1
         return labels
 
@@ -184,11 +186,11 @@ def row_segments(
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
     X, device, home = _matrix(X, device, distance)
     n = X.shape[0]
-    size = math.ceil(_ratio(row_ratio, "row_ratio") * n)
+    size = math.ceil(_check.ratio(row_ratio, "row_ratio") * n)
     n_clusters = _check.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
     n_partitions = _enough(n_partitions, n, size)
     (dealer,) = _random.generators(random_state, 1)
-    segments = list(_deal(n, size, n_partitions, dealer))
+    segments = list(_random.deal(n, size, n_partitions, dealer))
     with on(device):
         features = prepare(X, distance)
 
@@ -246,14 +248,8 @@ def _matrix(X: Any, device: str, distance: str) -> tuple[Any, str, str]:
     device, home = choose_device(device, entries), device_of(entries)
     with on(device):
         X = _csr.matrix(X, "X", device)
-        if distance == "cosine":
-            _csr.refuse_zero_rows(X, "X", "with the cosine distance")
+        _csr.refuse_unfit(X, "X", distance)
     return X, device, home
-
-
-def _columns(X: Any, chosen: list[int]) -> Any:
-    columns = namespace(_csr.entries(X)).asarray(chosen)
-    return X.columns(columns) if isinstance(X, _csr.Csr) else X[:, columns]
 
 
 def _k_range(k_range: Any, n: int) -> tuple[int, int]:
@@ -268,12 +264,6 @@ def _k_range(k_range: Any, n: int) -> tuple[int, int]:
     return low, high
 
 
-def _ratio(value: Any, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= 1:
-        raise ValueError(f"`{name}` must be more than 0 and at most 1, got {value!r}.")
-    return float(value)
-
-
 def _enough(n_partitions: Any, n: int, size: int) -> int:
     """A number of segments that reach every row."""
     n_partitions, least = _check.integer(n_partitions, "n_partitions", 1), -(-n // size)
@@ -281,18 +271,3 @@ def _enough(n_partitions: Any, n: int, size: int) -> int:
         rule = f"at least {least} for segments of {size} rows to reach all n_samples={n}"
         raise ValueError(f"`n_partitions` must be {rule}, got {n_partitions}.")
     return n_partitions
-
-
-def _deal(n: int, size: int, n_partitions: int, rng: Any) -> Iterator[Array]:
-    """Rows of each segment, ascending. Where a deck ends inside a segment, the next one starts with other rows."""
-    deck = rng.permutation(n)
-    for _ in range(n_partitions):
-        hand, deck = deck[:size], deck[size:]
-        if len(hand) < size:
-            fresh = rng.permutation(n)
-            held = namespace(fresh).isin(fresh, hand)
-            fresh = namespace(fresh).concatenate([fresh[~held], fresh[held]])
-            need = size - len(hand)
-            hand, deck = namespace(fresh).concatenate([hand, fresh[:need]]), fresh[need:]
-        hand.sort()
-        yield hand

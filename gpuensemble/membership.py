@@ -293,6 +293,10 @@ class Membership:
         codes = namespace(self.codes).ascontiguousarray(self.codes[:, :1])
         return self._make(_encode.Coded(codes, self.widths[:1], True), None, self.device)
 
+    def filled(self, codes: Array) -> "Membership":
+        """The Membership of other codes of the same partitions, without holes: not checked, and not copied."""
+        return self._make(_encode.Coded(codes, self.widths, True), self.categories, self.device)
+
     @_on_own_device
     def merge(self) -> Merged:
         """The distinct rows, which row is which of them, and how often each occurs.

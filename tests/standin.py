@@ -33,6 +33,12 @@ class Device(contextlib.nullcontext):
             raise RuntimeError(f"cudaErrorInvalidDevice: no device {device}")
         self.id = 0
 
+    mem_info = (1 << 30, 1 << 31)
+    compute_capability = "75"
+
+    def synchronize(self):
+        """Nothing is under way."""
+
 
 class ndarray:
     __module__ = "cupy"
@@ -53,6 +59,7 @@ class ndarray:
     size = property(lambda self: self.host.size)
     itemsize = property(lambda self: self.host.itemsize)
     nbytes = property(lambda self: self.host.nbytes)
+    strides = property(lambda self: self.host.strides)
     flags = property(lambda self: self.host.flags)
     device = property(lambda self: Device(0))
     T = property(lambda self: ndarray(self.host.T))
@@ -244,7 +251,15 @@ class Standin(_Namespace):
         super().__init__("cupy", np, real)
         self._engine = engine
         self.cuda = types.SimpleNamespace(
-            is_available=lambda: True, Device=Device, runtime=types.SimpleNamespace(getDeviceCount=lambda: 1)
+            is_available=lambda: True,
+            Device=Device,
+            runtime=types.SimpleNamespace(
+                getDeviceCount=lambda: 1,
+                memGetInfo=lambda: (1 << 33, 1 << 34),
+                getDeviceProperties=lambda index: {"name": b"stand-in"},
+                driverGetVersion=lambda: 0,
+                runtimeGetVersion=lambda: 0,
+            ),
         )
 
     def asarray(self, value, dtype=None):
@@ -266,6 +281,9 @@ class Standin(_Namespace):
 
     def empty_like(self, value):
         return self.empty(value.shape, value.dtype)
+
+    def get_default_memory_pool(self):
+        return types.SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0)
 
     def RawModule(self, *, code, options, name_expressions):
         module = self._engine(code=code, options=options, name_expressions=name_expressions)

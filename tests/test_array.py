@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from gpuensemble import Membership, _array
+from gpuensemble import Membership, _array, _check
 
 
 def test_arrays_know_their_library_and_device(xp):
@@ -61,3 +61,36 @@ def test_a_missing_device_is_named():
     with pytest.raises(ValueError, match=r"got 'cuda:0': CuPy finds no CUDA device\."):
         Membership.from_labels([[0], [1]], device="cuda:0")
     assert Membership.from_labels([[0], [1]]).device == "cpu"
+
+
+def test_memory_is_the_least_of_machine_and_container(tmp_path, monkeypatch):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(_array, "MEMORY_LIMITS", (str(limit),))
+    whole = _array.memory("cpu")
+    assert whole is None or whole > 2**20
+    limit.write_text("max\n")
+    assert _array.memory("cpu") == whole
+    limit.write_text("1048576\n")
+    assert _array.memory("cpu") == 1048576
+    monkeypatch.delattr(_array.os, "sysconf")
+    assert _array.memory("cpu") == 1048576
+    limit.unlink()
+    assert _array.memory("cpu") is None
+
+
+def test_arrays_that_do_not_fit_are_refused(xp):
+    device = _array.device_of(xp.zeros(1))
+    _check.fits(1 << 20, "Ten arrays", device, "use SEC")
+    where = "this machine" if xp is np else "cuda:0"
+    message = rf"^Ten arrays must fit into memory: 1e\+09 GB are needed, {where} has .* GB; use SEC\.$"
+    with pytest.raises(ValueError, match=message):
+        _check.fits(10**18, "Ten arrays", device, "use SEC")
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf")])
+def test_numbers_have_bounds(value):
+    with pytest.raises(ValueError, match=r"^`tau` must be finite and greater than 0, got "):
+        _check.number(value, "tau", 0)
+    assert _check.number(0, "tau", 0, inclusive=True) == 0
+    with pytest.raises(TypeError, match=r"^`tau` must be a number, got True of type bool\.$"):
+        _check.number(True, "tau", 0)

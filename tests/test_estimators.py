@@ -1,4 +1,4 @@
-"""Every estimator of label tables, and the laws that all of them keep."""
+"""Every estimator, and the laws that all of them keep."""
 
 import pickle
 
@@ -24,8 +24,13 @@ ESTIMATORS = {
     "KCC cosine": ge.KCC(4, utility="cosine", normalized=True, random_state=0),
     "EAC": ge.EAC(4),
     "EAC spectral": ge.EAC(4, linkage="spectral", random_state=0),
+    "RSEC": ge.RSEC(4, random_state=0),
+    "NRSEC": ge.RSEC(4, penalty="gamma", random_state=0),
+    "PCE": ge.PCE(4, random_state=0),
+    "PCE published": ge.PCE(4, scale="published", tol=1e-4, random_state=0),
+    "PCE float32": ge.PCE(4, self_paced=False, dtype="float32", random_state=0),
 }
-K_MEANS = [name for name in ESTIMATORS if not name.startswith("EAC")]
+K_MEANS = [name for name in ESTIMATORS if name.startswith(("SEC", "KCC"))]
 
 
 def ensemble(n=80, r=8, n_clusters=4, holes=0.0, seed=3):
@@ -175,12 +180,11 @@ SMALL = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Partitions of one cluster carry no information")
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize(("labels", "n_clusters", "expected"), SMALL.values(), ids=SMALL)
 def test_small_tables(name, labels, n_clusters, expected):
     estimator = clone(ESTIMATORS[name]).set_params(n_clusters=n_clusters, device="cpu")
-    if name.startswith("EAC") and len(labels) == 1:
-        pytest.skip("a tree needs two rows")
     assert len(set(estimator.fit_predict(labels).tolist())) == expected
 
 
@@ -248,6 +252,14 @@ def test_bad_parameters_get_one_sentence(estimator, parameters, arguments, messa
             "`linkage` must be one of 'average', 'single', 'complete', 'spectral', got 'ward'.",
         ),
         (ge.EAC(99), "`n_clusters` must be between 1 and n_samples=80, got 99."),
+        (ge.PCE(81), "`n_clusters` must be between 1 and n_samples=80, got 81."),
+        (ge.PCE(4, gamma=0), "`gamma` must be finite and greater than 0, got 0."),
+        (ge.PCE(4, init="spectral"), "`init` must be one of 'aligned', 'identity', got 'spectral'."),
+        (ge.PCE(4, scale=2), "`scale` must be one of 'balanced', 'published', got 2."),
+        (ge.PCE(4, tol=-1), "`tol` must be finite and at least 0, got -1."),
+        (ge.PCE(4, max_iter=0), "`max_iter` must be at least 1, got 0."),
+        (ge.PCE(4, self_paced="no"), "`self_paced` must be one of True, False, got 'no'."),
+        (ge.PCE(4, dtype="float16"), "`dtype` must be one of 'float32', 'float64', got 'float16'."),
     ],
 )
 def test_bad_options_get_one_sentence(estimator, message):
@@ -258,3 +270,22 @@ def test_bad_options_get_one_sentence(estimator, message):
 def test_prediction_needs_a_fit():
     with pytest.raises(NotFittedError, match="SEC"):
         ge.SEC(2).predict([[0]])
+
+
+@pytest.mark.parametrize("holes", [0, 0.2])
+def test_views_keep_the_laws_that_tables_of_labels_keep(xp, holes):
+    truth, _ = ensemble()
+    rng = np.random.default_rng(0)
+    views = [np.eye(4, 12)[:, rng.permutation(12)][truth] + 0.1 * rng.random((80, 12)) for _ in range(3)]
+    for view in views[1:]:
+        view[rng.random(80) < holes] = np.nan
+    estimator = ge.CMVC(4, feature_ratio=0.8, random_state=0)
+    assert estimator.fit([xp.asarray(view) for view in views]) is estimator
+    assert namespace(estimator.labels_) is xp
+    assert estimator.labels_.dtype == "int32"
+    assert ge.metrics.ari(truth, to_host(estimator.labels_)) > 0.9
+    assert isinstance(estimator.objective_, float)
+    assert estimator.objective_path_[-1] == estimator.objective_
+    again = clone(estimator).set_params(device="cpu").fit(views)
+    np.testing.assert_array_equal(to_host(estimator.labels_), again.labels_)
+    assert clone(estimator).get_params() == estimator.get_params()

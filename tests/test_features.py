@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.cluster import KMeans as Peer
 
-from gpuensemble import _cpu_features, _distance, features
+from gpuensemble import _cpu_features, _cpu_lloyd, _distance, features
 from gpuensemble._array import to_host
-from gpuensemble._csr import Csr, matrix
+from gpuensemble._csr import Csr, matrix, onehot
 from gpuensemble.features import kmeans
 from support import check
 
@@ -28,23 +28,45 @@ def sparse_table(**kwargs):
     return np.where(abs(X) < 0.01, 0, X).astype(X.dtype)
 
 
+def suited(X, distance):
+    """Rows that have a direction, and for "kl" are distributions but for a factor."""
+    X = abs(X) if distance == "kl" else X
+    X[(X == 0).all(1)] = 1
+    return X
+
+
 def to(xp, X, sparse=False):
     """X on the device of xp, as the dense array or the `Csr` that k-means takes."""
     device = "cpu" if xp is np else "cuda:0"
     return matrix(csr_array(X) if sparse else X, "X", device)
 
 
+def kl(x, c):
+    """sum x log(x/c) of distributions, times the sum of x; infinite if c lacks an entry of x."""
+    x, c, mass = x[x > 0] / x.sum(), c[x > 0] / c.sum(), x.sum()
+    return mass * (x * np.log(x / c)).sum() if (c > 0).all() else np.inf
+
+
 def distances(X, centers, distance):
     """Table 3 of CMVC, entry by entry."""
     if distance == "sqeuclidean":
         return np.array([[((x - c) ** 2).sum() for c in centers] for x in X])
+    if distance == "kl":
+        return np.array([[kl(x, c) for c in centers] for x in X])
     return np.array([[np.linalg.norm(x) - x @ c / np.linalg.norm(c) for c in centers] for x in X])
+
+
+def nearest(X, centers, distance):
+    """The nearest centre; if all are infinitely far, the one that lacks the least of the row."""
+    costs = distances(X, centers, distance)
+    lacking = X @ (centers == 0).T
+    return np.where(np.isinf(costs.min(1)), lacking.argmin(1), costs.argmin(1)).astype("int32")
 
 
 def loop(X, centers, distance, weight, n_iter):
     """Lloyd's iteration by definition: labels, centres and objective after each step."""
     for _ in range(n_iter):
-        labels = distances(X, centers, distance).argmin(1)
+        labels = nearest(X, centers, distance)
         centers = np.array(
             [np.average(X[labels == k], axis=0, weights=weight[labels == k]) for k in range(len(centers))]
         )
@@ -69,8 +91,7 @@ def test_equals_scikit_learn_from_the_same_centres(xp, k, dtype, sparse):
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_equals_the_definition_step_by_step_and_never_rises(xp, distance, weighted, sparse):
-    X = sparse_table(n=120)
-    X[(X == 0).all(1)] = 1
+    X = suited(sparse_table(n=120), distance)
     weight = np.random.default_rng(1).random(len(X)) + 0.1 if weighted else np.ones(len(X))
     path = []
     for i, (labels, centers, objective) in enumerate(loop(X, X[:6], distance, weight, 8)):
@@ -84,7 +105,7 @@ def test_equals_the_definition_step_by_step_and_never_rises(xp, distance, weight
             max_iter=i + 1,
             tol=0,
         )
-        check(found.labels, labels.astype("int32"), xp)
+        check(found.labels, labels, xp)
         check(found.centers, centers, xp)
         assert found.objective == pytest.approx(objective)
         path.append(found.objective)
@@ -117,7 +138,7 @@ def test_cosine_distances_of_blocks_add_up(xp):
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_same_seed_is_the_same_partition_everywhere(xp, distance, dtype):
-    X = table(n=500, dtype=dtype)
+    X = suited(table(n=500, dtype=dtype), distance)
     here = kmeans(X, 8, np.random.default_rng(3), distance=distance, n_init=3)
     for sparse in (False, True):
         found = kmeans(to(xp, X, sparse), 8, np.random.default_rng(3), distance=distance, n_init=3)
@@ -128,28 +149,26 @@ def test_the_same_seed_is_the_same_partition_everywhere(xp, distance, dtype):
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(DISTANCES), st.sampled_from([1, 2, 5, 30]), st.booleans())
 def test_rows_left_out_are_those_that_keep_their_label(seed, distance, k, sparse):
-    X = sparse_table(n=200, d=4, seed=seed, groups=3) + (0 if sparse else 0.5)
-    X[(X == 0).all(1)] = 1
+    X = suited(sparse_table(n=200, d=4, seed=seed, groups=3) + (0 if sparse else 0.5), distance)
     prepared = _distance.prepare(to(np, X, sparse), distance)
-    start = _distance.positions(prepared, prepared.dense(0, k))
-    skipping = features._lloyd(prepared, np.ones(1), start, 100, 0)
-    state = features._state(prepared, np.ones(1), len(skipping.centers))
-    features._step(
-        prepared, state, *_distance.tables(prepared, features._given(prepared, skipping.centers), state.count < 0), None
-    )
+    start = features._positions_of(prepared, prepared.dense(0, k))
+    skipping = features._lloyd(prepared, features._placed(prepared, start, np.ones(1)), 100, 0)
+    state, position, empty = features._placed(prepared, features._given(prepared, skipping.centers), np.ones(1))
+    features._step(prepared, state, _distance.tables(prepared, position, empty), None)
     assert (state.labels == skipping.labels).all()
 
 
 def test_few_rows_are_looked_at_near_the_end(monkeypatch):
-    looked_at, open_rows = [], _cpu_features._open_rows
+    looked_at, open_rows = [], _cpu_features.open_rows
 
     def spy(*args):
         rows = open_rows(*args)
         looked_at.append(len(rows))
         return rows
 
-    monkeypatch.setattr(_cpu_features, "_open_rows", spy)
-    kmeans(table(n=2000), 4, np.random.default_rng(0), tol=0)
+    monkeypatch.setattr(_cpu_features, "open_rows", spy)
+    X = table(n=2000)
+    kmeans([(X[:, :3], 1.0), (X[:, 3:], 1.0)], 4, np.random.default_rng(0), tol=0)
     assert looked_at[0] == 2000
     assert looked_at[-1] < 500
 
@@ -163,10 +182,11 @@ def test_an_emptied_cluster_gets_the_farthest_row(xp):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("init", ["k-means++", "rows"])
+@pytest.mark.parametrize("init", ["k-means++", "random", "rows", "labels"])
 def test_fewer_distinct_rows_than_clusters(xp, distance, init):
     X = np.array([[1.0, 0.1], [0.1, 1], [1, 1]])[np.arange(30) % 3]
-    start = xp.asarray(X[:5]) if init == "rows" else None
+    given = {"rows": X[:5], "labels": np.arange(30) % 5}
+    start = xp.asarray(given[init]) if init in given else init
     found = kmeans(to(xp, X), 5, np.random.default_rng(0), distance=distance, init=start)
     labels = to_host(found.labels)
     assert found.centers.shape == (3, 2)
@@ -177,7 +197,7 @@ def test_fewer_distinct_rows_than_clusters(xp, distance, init):
 
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_every_row_a_cluster_and_one_cluster(xp, distance):
-    X = table(n=20)
+    X = suited(table(n=20), distance)
     all_rows = kmeans(to(xp, X), 20, np.random.default_rng(0), distance=distance)
     assert sorted(to_host(all_rows.labels).tolist()) == list(range(20))
     assert all_rows.objective == pytest.approx(0, abs=1e-9)
@@ -233,3 +253,95 @@ def test_csr_rows_and_columns(xp):
     check(sparse.dense(3, 9), X[3:9], xp, exact=True)
     check(sparse.take(xp.asarray(rows)).dense(0, 4), X[rows], xp, exact=True)
     check(sparse.columns(xp.asarray(columns)).dense(0, 40), X[:, columns], xp, exact=True)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_absent_from_blocks_are_a_loop_over_present_rows(xp, distance, sparse, weighted):
+    rng = np.random.default_rng(0)
+    blocks = [suited(sparse_table(n=200, d=d, seed=d), distance) for d in (5, 3)]
+    present = rng.random((200, 2)) < 0.7
+    weight = rng.random(200) + 0.1 if weighted else np.ones(200)
+    labels, factors = rng.integers(0, 3, 200), (1.0, 0.3)
+    given = [
+        (to(xp, X, sparse), factor, xp.asarray(seen))
+        for X, factor, seen in zip(blocks, factors, present.T, strict=True)
+    ]
+    found = kmeans(
+        given,
+        3,
+        None,
+        distance=distance,
+        init=xp.asarray(labels),
+        tol=0,
+        sample_weight=xp.asarray(weight) if weighted else None,
+    )
+    for _ in range(found.n_iter):
+        centers = [
+            np.array([np.average(X[of], axis=0, weights=weight[of]) for of in (seen & (labels == k) for k in range(3))])
+            for X, seen in zip(blocks, present.T, strict=True)
+        ]
+        with np.errstate(invalid="ignore"):
+            costs = sum(
+                factor * np.where(seen[:, None], distances(X, center, distance), 0)
+                for X, center, factor, seen in zip(blocks, centers, factors, present.T, strict=True)
+            )
+        labels = costs.argmin(1)
+    somewhere = present.any(1)
+    check(found.labels, np.where(somewhere, labels, -1).astype("int32"), xp)
+    assert found.objective == pytest.approx((weight * costs[np.arange(200), labels]).sum())
+    assert sum(found.costs) == pytest.approx(found.objective)
+    for center, mine in zip(centers, found.centers, strict=True):
+        check(mine, center, xp)
+
+
+def test_a_cluster_of_absent_rows_gets_a_present_one(xp):
+    X, Y = np.array([[0.0], [0], [9], [5]]), np.array([[0.0], [0], [0], [1]])
+    present = xp.asarray(np.array([True, True, True, False]))
+    start = xp.asarray(np.array([0, 0, 0, 1]))
+    found = kmeans([(to(xp, X), 1.0, present), (to(xp, Y), 0.1)], 2, None, init=start, tol=0)
+    check(found.labels, np.array([0, 0, 1, 1], "int32"), xp)
+    check(found.centers[0], np.array([[0.0], [9]]), xp)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_a_start_from_labels_is_one_from_their_means(xp, distance):
+    X = suited(sparse_table(n=90), distance)
+    labels = np.random.default_rng(0).integers(0, 4, 90)
+    means = np.array([X[labels == k].mean(0) for k in range(4)])
+    one = kmeans(to(xp, X), 4, None, distance=distance, init=xp.asarray(labels), tol=0)
+    two = kmeans(to(xp, X), 4, None, distance=distance, init=xp.asarray(means), tol=0)
+    check(one.labels, to_host(two.labels), xp)
+    assert one.objective == pytest.approx(two.objective)
+
+
+def test_a_start_from_random_rows(xp):
+    X = table(n=200)
+    here = kmeans(X, 4, np.random.default_rng(0), init="random", n_init=3)
+    found = kmeans(to(xp, X, True), 4, np.random.default_rng(0), init="random", n_init=3)
+    check(found.labels, here.labels, xp)
+    assert here.objective != kmeans(X, 4, np.random.default_rng(1), init="random", max_iter=1).objective
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("guide", [None, "agreement", "same"])
+@pytest.mark.parametrize("holes", [False, True])
+def test_many_steps_in_one_call_are_single_steps(monkeypatch, distance, sparse, guide, holes):
+    rng = np.random.default_rng(0)
+    X = suited(sparse_table(n=300), distance)
+    present = rng.random(300) < 0.7 if holes else None
+    blocks = [_distance.Block(to(np, X, sparse), 1.0, present)]
+    if guide is not None:
+        labels = onehot(rng.integers(0, 3, 300).astype("int32"), 3, "float64")
+        blocks.append(_distance.Block(labels, 0.3, None, "agreement" if guide == "agreement" else None))
+    prepared = _distance.prepare(blocks, distance)
+    options = {"init": rng.integers(0, 6, 300), "tol": 0}
+    assert _cpu_lloyd.fits(prepared)
+    many = kmeans(prepared, 6, None, **options)
+    monkeypatch.setattr(_cpu_lloyd, "fits", lambda features: False)
+    single = kmeans(prepared, 6, None, **options)
+    assert many.n_iter == single.n_iter > 3
+    np.testing.assert_array_equal(many.labels, single.labels)
+    np.testing.assert_allclose(many.costs, single.costs)

@@ -208,7 +208,7 @@ def test_a_row_of_zeros_has_no_direction(make, as_given):
 COMMON = [
     ({"n_partitions": -1}, ValueError, r"`n_partitions` must be at least 1, got -1\."),
     ({"n_partitions": 2.0}, TypeError, r"`n_partitions` must be an integer, got 2\.0 of type float\."),
-    ({"distance": "kl"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine', got 'kl'\."),
+    ({"distance": "l1"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine', 'kl', got 'l1'\."),
     ({"n_init": 0}, ValueError, r"`n_init` must be at least 1, got 0\."),
     ({"max_iter": 0}, ValueError, r"`max_iter` must be at least 1, got 0\."),
     ({"tol": -1.0}, ValueError, r"`tol` must be a number of at least 0, got -1\.0\."),

@@ -4,6 +4,7 @@ All CUDA kernels are launched by gpuensemble/_cuda.py itself, with grids smaller
 """
 
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import standin
 from cudasim import nvrtc
 from cudasim.ptx import PtxModule
 from cudasim.shim import ShimModule, gxx
-from gpuensemble import Membership, _cpu, _cuda
+from gpuensemble import Membership, _cpu, _cpu_lta, _cuda, _svt, refine
 from gpuensemble._array import to_host
 from support import check, membership, oracle_assign, problems, random_codes
 
@@ -190,6 +191,39 @@ def test_float32_flushes_subnormal_sums_on_a_device(on_ptx):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 5, 32, 45])
+def test_lta_has_the_same_bits(device, n, dtype):
+    rng = np.random.default_rng(n)
+    similarity = rng.integers(0, 4, (n, n)) / 3
+    arrays = [rng.normal(0.5, 1, (2, n, n)), np.maximum(similarity, similarity.T), *rng.normal(0, 0.3, (3, n, n))]
+    here = [array.astype(dtype) for array in arrays]
+    there = [device.asarray(array) for array in here]
+    for step in islice(refine.steps(0.002), 60, 62):
+        largest = _cpu_lta.lta_update(*here, step).max()
+        assert float(_cuda.lta_update(*there, step).max()) == largest
+    for one, two in zip(here, there, strict=True):
+        check(two, one, device, exact=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [2, 7, 40])
+def test_slices_of_two_have_the_same_bits(device, n, dtype):
+    rng, half = np.random.default_rng(n), n // 2 + 1
+    tensor = rng.standard_normal((2, n, n)).astype(dtype)
+    spectrum = np.empty((2, n, half), np.result_type(dtype, "complex64"))
+    basis = rng.standard_normal((2, half)) + 1j * rng.standard_normal((2, half))
+    factor = rng.standard_normal((4, half)).astype(dtype)
+    on_device = tuple(device.asarray(array) for array in (tensor, spectrum, basis))
+    sums = _cpu_lta.pair_spectrum(tensor, spectrum, basis)
+    check(_cuda.pair_spectrum(*on_device), sums, device, exact=True)
+    check(on_device[1], spectrum, device, exact=True)
+    _cpu_lta.pair_tensor(spectrum, factor, tensor)
+    _cuda.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
+    check(on_device[1], spectrum, device, exact=True)
+    check(on_device[0], tensor, device, exact=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n_columns", [5, 10, 32, 50, 100])
 def test_assign_reads_the_table_in_whole_sectors(monkeypatch, dtype, n_columns):
     launched = []
@@ -210,3 +244,71 @@ def test_assign_reads_the_table_in_whole_sectors(monkeypatch, dtype, n_columns):
     assert 0 < sectors <= 1.25 * sum(load.ideal_sectors for load in gathers)
     # The ideal above takes runs of addresses as they are; this bound sees rows read by scattered lanes, too.
     assert sectors <= codes.size * -(-n_columns * table.itemsize // 32)
+
+
+# ------------------------------------------------------------------------------------------------ slices
+
+
+def slices(rng, shape, dtype):
+    """Random slices, V on the middle axis: the first is zero, and others have singular values down to 1e-12."""
+    x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    x[0] = 0
+    x[1::2] *= np.logspace(0, -12, shape[1])[:, None]
+    return x.astype(dtype)
+
+
+LAYOUTS = {
+    "V x n": lambda xp, x: xp.asarray(x),
+    "n x V": lambda xp, x: xp.asarray(np.ascontiguousarray(x.swapaxes(1, 2))).swapaxes(1, 2),
+    "V x F x n": lambda xp, x: xp.asarray(np.ascontiguousarray(x.swapaxes(0, 1))).swapaxes(0, 1),
+}
+
+
+def assert_same_slices(device, x, tau, weights=None, layout="V x n", mirrored=False):
+    here, there = (LAYOUTS[layout](xp, x.copy()) for xp in (np, device))
+    _svt.shrink_slices(here, tau, weights, mirrored)
+    _svt.shrink_slices(there, tau, None if weights is None else device.asarray(weights), mirrored)
+    check(there, np.ascontiguousarray(here), device, exact=True)
+    return here
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("n_rows", range(2, 9))
+def test_shrink_slices_has_the_bits_of_numba(on_cpu, n_rows, dtype):
+    rng = np.random.default_rng(n_rows)
+    x = slices(rng, (5, n_rows, 150), dtype)
+    for layout, tau in zip(LAYOUTS, (0.0, 1e-7, 4.0), strict=True):
+        assert_same_slices(on_cpu, x, tau, rng.random(n_rows) if tau else None, layout)
+    if n_rows < 5:
+        assert_same_slices(on_cpu, x[:, :, :20].copy(), 1.0, mirrored=True)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize(("n_rows", "length", "tau"), [(2, 130, 1e-9), (2, 1, 0.5), (3, 40, 3.0), (8, 9, 1e-5)])
+def test_ptx_of_shrink_slices_has_the_bits_of_numba(on_ptx, n_rows, length, tau, dtype):
+    x = slices(np.random.default_rng(1), (4, n_rows, length), dtype)
+    assert_same_slices(on_ptx, x, tau, layout="n x V")
+    if n_rows == 2:
+        assert_same_slices(on_ptx, x, tau, mirrored=True)
+
+
+def test_shrink_slices_reads_whole_sectors(monkeypatch):
+    launched = []
+
+    class Recorded(PtxModule):
+        def get_function(self, expression):
+            launched.append(super().get_function(expression))
+            return launched[-1]
+
+    monkeypatch.setitem(ENGINES, "PTX recorded", Recorded)
+    x = slices(np.random.default_rng(2), (2, 2, 256), "complex128")
+    x[1] = x[1, :, ::-1]
+    for layout in ("V x n", "n x V"):
+        with _installed("PTX recorded", monkeypatch) as device:
+            _cuda._function.cache_clear()
+            _svt.shrink_slices(LAYOUTS[layout](device, x[:1]), 1.0)
+        loads = [load for load in launched[-1].loads if load.argument_index == 0]
+        # Twice: for the sums, and for the product.
+        passes = 2 if layout == "V x n" else 4  # rows apart by one number share their sectors, through the L1 cache
+        assert sum(load.requested_bytes for load in loads) == 2 * x[:1].nbytes
+        assert sum(load.sectors for load in loads) == passes * x[:1].nbytes // 32

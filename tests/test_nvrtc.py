@@ -1,4 +1,4 @@
-"""kernels/membership.cu through the real compilers, for every architecture: no spills, no local memory, no warnings."""
+"""The files of kernels/ through the real compilers, for every architecture: no spills, no local memory, no warnings."""
 
 import re
 import shutil
@@ -13,7 +13,6 @@ from cudasim.ptx import PtxFunction
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
 
 KERNELS = Path(__file__).parents[1] / "kernels"
-SOURCE = (KERNELS / "membership.cu").read_text()
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 COMPLETE = "sm_90"  # the architecture that compiles every instantiation
 
@@ -24,8 +23,12 @@ COUNTERS = ("unsigned", "unsigned long long")
 GROUPS = ("4, 1", "8, 1", "16, 1", "32, 1", "32, 2", "32, 4")
 
 
+SLICES = tuple(f"shrink_slices<{kind}, {n_rows}>" for kind in FLOATS for n_rows in range(2, 9))
+SOME_SLICES = ("shrink_slices<double, 2>", "shrink_slices<float, 5>", "shrink_slices<double, 8>")
+
+
 def all_instantiations():
-    """What the host code launches."""
+    """What the host code launches of membership.cu."""
     by_code = []
     for code in CODES:
         by_code += [f"assign<{kind}, {code}, {group}>" for kind in FLOATS for group in GROUPS]
@@ -48,10 +51,15 @@ def covering_instantiations():
     return tuple(chosen)
 
 
-@pytest.fixture(params=ARCHS)
+LTA = tuple(f"{name}<{kind}>" for name in ("lta_update", "pair_gram", "pair_multiply") for kind in FLOATS)
+COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA}
+ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
+
+
+@pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)
 def compiled(request):
-    chosen = all_instantiations() if request.param == COMPLETE else covering_instantiations()
-    return nvrtc.compile(SOURCE, chosen, request.param)
+    file, arch = request.param
+    return nvrtc.compile((KERNELS / file).read_text(), (ALL if arch == COMPLETE else COVERING)[file], arch)
 
 
 @needs_nvrtc
@@ -92,12 +100,13 @@ def test_usage_sees_a_stack():
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
-def test_nvcc_compiles_without_a_warning(tmp_path):
-    instances = ", ".join(f"(void*)&{expression}" for expression in covering_instantiations())
-    (tmp_path / "all.cu").write_text(f'#include "membership.cu"\nvoid* kernels[] = {{{instances}}};\n')
+@pytest.mark.parametrize("file", COVERING)
+def test_nvcc_compiles_without_a_warning(tmp_path, file):
+    instances = ", ".join(f"(void*)&{expression}" for expression in COVERING[file])
+    (tmp_path / "all.cu").write_text(f'#include "{file}"\nvoid* kernels[] = {{{instances}}};\n')
     strict = ("-Xptxas", "-v,-warn-spills,-warn-lmem-usage", "-Werror", "all-warnings")
     command = ("nvcc", "-std=c++17", "--fmad=false", "-ftz=true", *strict, "-cubin", "-arch=sm_90", f"-I{KERNELS}")
     files = ("-o", "all.cubin", "all.cu")
     done = subprocess.run((*command, *files), cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert len(nvrtc.usage(done.stderr)) == len(covering_instantiations())
+    assert len(nvrtc.usage(done.stderr)) == len(COVERING[file])

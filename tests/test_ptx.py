@@ -1,6 +1,7 @@
 """The PTX interpreter against plain Python."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -152,6 +153,16 @@ def test_float32_flushes_subnormals_and_float64_keeps_them(name):
     with np.errstate(all="ignore"):
         expected = np.array([function(x, y) for x, y in zip(smallest, other, strict=True)])
     assert_same_bits(execute(f"{name}.rn.f64", ["f64"] * 3, smallest, other), expected)
+
+
+@pytest.mark.parametrize(("name", "function"), [("sqrt", math.sqrt), ("rcp", lambda x: 1 / x)])
+def test_roots_and_reciprocals_round_once(name, function):
+    numbers = [2.0, 1 / 3, 1e-300, 7e200, 5e-308]
+    assert execute(f"{name}.rn.f64", ["f64", "f64"], numbers).tolist() == [function(x) for x in numbers]
+    narrow = np.array([2.0, 1 / 3, 1e-30, 7e20], np.float32)
+    expected = np.array([function(float(x)) for x in narrow]).astype(np.float32)
+    assert_same_bits(execute(f"{name}.rn.f32", ["f32", "f32"], narrow), expected)
+    assert execute(f"{name}.rn.ftz.f32", ["f32", "f32"], [TINY / 2, -TINY / 2])[0] == (0 if name == "sqrt" else np.inf)
 
 
 def test_fma_rounds_once():

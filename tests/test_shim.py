@@ -1,4 +1,4 @@
-"""The CPU stand-in for CUDA: it finds seeded bugs in small kernels, and mutations of kernels/membership.cu."""
+"""The CPU stand-in for CUDA: it finds seeded bugs in small kernels, and mutations of those in kernels/."""
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 
 from cudasim.shim import ShimError, ShimModule, empty, gxx
+from gpuensemble import _cpu_slices, _svt
 
 pytestmark = pytest.mark.skipif(gxx() is None, reason="needs g++ on Linux to compile CUDA kernels for the CPU")
 
 Checked = partial(ShimModule, checked=True)
 ORDERS = ("forward", "reverse")
-SOURCE = (Path(__file__).parents[1] / "kernels" / "membership.cu").read_text()
+KERNELS = Path(__file__).parents[1] / "kernels"
+SOURCE = (KERNELS / "membership.cu").read_text()
+SOURCES = {"shrink_slices": (KERNELS / "slices.cu").read_text()}  # of a kernel that is not in membership.cu
+SOURCES |= dict.fromkeys(("lta_update", "pair_gram", "pair_multiply"), (KERNELS / "lta.cu").read_text())
 C_TYPES = {
     "unsigned char": np.uint8,
     "unsigned short": np.uint16,
@@ -403,6 +407,77 @@ def run_coassociation(kernel, n, sizes, begin, n_rows, penalty, T, code):
     return [(out, want[begin : begin + n_rows])]
 
 
+def run_lta_update(kernel, n, T, spread):
+    rng = np.random.default_rng(n)
+    dtype = C_TYPES[T]
+    a = rng.integers(0, 6, (n, n)).astype(dtype) / dtype(5)
+    a = np.maximum(a, a.T)
+    tensor = rng.normal(0.5, 1, (2, n, n)).astype(dtype)
+    e, l1, l3 = rng.normal(0, 0.3, (3, n, n)).astype(dtype)
+    e *= dtype(spread)  # which of the residuals is the largest
+    mu, inverse, next_inverse, share, back, next_back = step = rng.uniform(0.2, 2, 6).astype(dtype)
+    p1, p2 = tensor.copy()
+    b, c = (p + multiplier * inverse for p, multiplier in ((p1, l1), (p2, l3)))
+    b, c = (np.clip((x + x.T) * dtype(0.5), dtype(0), dtype(1)) for x in (b, c))
+    b[a == 1] = 1
+    error = (a - p2 + back * e) * share
+    first, third = l1 + mu * (p1 - b), l3 + mu * (p2 - c)
+    following = [b - first * next_inverse, (a - error + next_back * error + c - third * next_inverse) * dtype(0.5)]
+    worst = np.max(np.abs([p1 - b, p2 + error - a, p2 - c]))
+    largest = empty((2, 8), dtype)
+    kernel((2,), (256,), (tensor, a, e, l1, l3, np.int64(n), *step, largest))
+    return [(tensor, np.stack(following)), (e, error), (l1, first), (l3, third), (largest.max(), worst)]
+
+
+def pairs(n, n_columns, T):
+    """Two n x n_columns matrices of complex numbers, real and imaginary parts on the last axis."""
+    return np.random.default_rng(n).standard_normal((2, n, n_columns, 2)).astype(C_TYPES[T])
+
+
+def product(x, xi, y, yi):
+    """Of two complex numbers."""
+    return x * y - xi * yi, x * yi + xi * y
+
+
+def run_pair_gram(kernel, n, n_columns, rows, T):
+    spectrum, basis = pairs(n, n_columns, T), pairs(2, n_columns, "double")[:, 0].copy()
+    sums = empty((-(-n // rows), 4, n_columns), np.float64)
+    kernel((2,), (64,), (spectrum, basis, np.int64(n), np.int64(n_columns), np.int32(rows), sums))
+    (u, ui), (v, vi) = (np.moveaxis(part.astype(float), -1, 0) for part in spectrum)
+    (a, ai), (b, bi) = (part.T for part in basis)
+    p, pi = (x - y for x, y in zip(product(u, ui, a, ai), product(v, vi, b, -bi), strict=True))
+    q, qi = (x + y for x, y in zip(product(u, ui, b, bi), product(v, vi, a, -ai), strict=True))
+    each = np.stack([p * p + pi * pi, q * q + qi * qi, p * q + pi * qi, p * qi - pi * q], axis=1)
+    return [(sums, np.stack([in_order(each[at : at + rows]) for at in range(0, n, rows)]))]
+
+
+def run_pair_multiply(kernel, n, n_columns, T):
+    spectrum, factor = pairs(n, n_columns, T), pairs(1, n_columns, T).reshape(4, n_columns)
+    (u, ui), (v, vi) = (np.moveaxis(part, -1, 0).copy() for part in spectrum)
+    kernel((2,), (64,), (spectrum, factor, np.int64(n), np.int64(n_columns)))
+    a, b, c, d = factor
+    one = u * a + (v * c + vi * d), ui * a + (vi * c - v * d)
+    two = v * b + (u * c - ui * d), vi * b + (ui * c + u * d)
+    return [(spectrum, np.stack([np.stack(one, axis=-1), np.stack(two, axis=-1)]))]
+
+
+def run_shrink_slices(kernel, layout, tau, weighted, T):
+    """Against the twin on the CPU, which test_prox.py holds against LAPACK."""
+    n_slices, n_rows, length, slice_stride, *_, period = layout
+    rng = np.random.default_rng(7)
+    data = rng.standard_normal((period or n_slices, 2 * slice_stride)).astype(C_TYPES[T])
+    if slice_stride == length * n_rows:  # small singular values, hidden in the sum of large ones
+        small = data[1].view("complex128" if T == "double" else "complex64").reshape(length, n_rows)
+        small[:] = small * 1e-4 ** np.arange(n_rows) @ rng.standard_normal((n_rows, n_rows))
+    data = data.reshape(-1)
+    weights = rng.random(n_rows) if weighted else None
+    expected = data.copy()
+    _cpu_slices.shrink_slices(expected, _svt.Layout(*layout), tau, weights)
+    sizes = (np.int64(n_slices), *map(np.int64, (length, *layout[3:])))
+    kernel((2,), (128,), (data, *sizes, np.float64(tau), np.uintp(0) if weights is None else weights))
+    return [(data, expected)]
+
+
 # Sizes are chosen so that the grid is smaller than the work, no size is a multiple of the block, and the last entry of
 # every buffer is used.
 CASES = {
@@ -467,6 +542,31 @@ CASES = {
             run_coassociation, n=20, sizes=[2, 3, 4], begin=0, n_rows=20, penalty=0, T="double", code="int"
         ),
     },
+    "lta_update": {
+        "lta_update<double>": partial(run_lta_update, n=71, T="double", spread=1),
+        "lta_update<float>": partial(run_lta_update, n=33, T="float", spread=20),
+    },
+    "pair_gram": {
+        "pair_gram<double>": partial(run_pair_gram, n=37, n_columns=19, rows=4, T="double"),
+        "pair_gram<float>": partial(run_pair_gram, n=7, n_columns=70, rows=16, T="float"),
+    },
+    "pair_multiply": {
+        "pair_multiply<double>": partial(run_pair_multiply, n=19, n_columns=11, T="double"),
+        "pair_multiply<float>": partial(run_pair_multiply, n=3, n_columns=70, T="float"),
+    },
+}
+
+# n_slices, n_rows, length, slice_stride, row_stride, step, period: mirrored, entry by entry, row by row
+CASES["shrink_slices"] = {
+    "shrink_slices<double, 2>": partial(
+        run_shrink_slices, layout=(4, 2, 150, 150, 0, 1, 7), tau=2.0, weighted=False, T="double"
+    ),
+    "shrink_slices<double, 3>": partial(
+        run_shrink_slices, layout=(5, 3, 150, 450, 1, 3, 0), tau=1e-9, weighted=True, T="double"
+    ),
+    "shrink_slices<float, 4>": partial(
+        run_shrink_slices, layout=(5, 4, 20, 80, 20, 1, 0), tau=2.0, weighted=True, T="float"
+    ),
 }
 
 
@@ -487,7 +587,7 @@ def fault(source, kernel, checked=True):
 @pytest.mark.parametrize("checked", [True, False])
 @pytest.mark.parametrize("kernel", CASES)
 def test_kernel_is_free_of_faults(kernel, checked):
-    assert fault(SOURCE, kernel, checked) is None
+    assert fault(SOURCES.get(kernel, SOURCE), kernel, checked) is None
 
 
 # How g++ 12 lets it be found (another may see another fault of it first); a kernel; text in its source, and what to
@@ -589,6 +689,104 @@ MUTANTS = [
     ("wrong result", "coassociation", "!is_hole(a) && ", ""),
     ("wrong result", "coassociation", "int i = 0; i < 32", "int i = 0; i < 31"),
     ("wrong result", "coassociation", "tile += gridDim.x", "tile += 2 * gridDim.x"),
+    # lta_update
+    ("uninitialised", "lta_update", "__syncthreads();\n        worst", "worst"),
+    ("race", "lta_update", "__syncthreads();  // before the next tiles overwrite these", ""),
+    ("race", "lta_update", "if (j < i) continue;", ""),
+    ("wrong result", "lta_update", "if (j < i) continue;", "if (j <= i) continue;"),
+    ("wrong result", "lta_update", "if (i != j) worst = update_tile", "if (false) worst = update_tile"),
+    ("race", "lta_update", "if (i != j) worst = update_tile", "worst = update_tile"),
+    ("uninitialised", "lta_update", "i == j ? upper : lower, worst", "lower, worst"),
+    ("wrong result", "lta_update", "i == j ? upper : lower, worst", "upper, worst"),
+    ("uninitialised", "lta_update", "if (i != j) lower.load(x, inverse, j, i);", ""),
+    ("wrong result", "lta_update", "lower.load(x, inverse, j, i)", "lower.load(x, inverse, i, j)"),
+    ("out of bounds", "lta_update", "SIDE][SIDE + 1], third", "SIDE - 1][SIDE + 1], third"),
+    ("wrong result", "lta_update", "mirror.first[column][line]", "mirror.first[line][column]"),
+    ("wrong result", "lta_update", "mirror.third[column][line]", "mirror.third[line][column]"),
+    ("wrong result", "lta_update", "tile < across * across", "tile < across * across - 1"),
+    ("wrong result", "lta_update", "tile += gridDim.x", "tile += 2 * gridDim.x"),
+    ("wrong result", "lta_update", "(n + SIDE - 1) / SIDE", "n / SIDE"),
+    ("wrong result", "lta_update", "a == T(1) ? T(1) : middle", "false ? T(1) : middle"),
+    ("wrong result", "lta_update", "value > T(1) ? T(1) : value", "value"),
+    ("wrong result", "lta_update", "larger(T(0), value", "larger(T(-9), value"),
+    ("wrong result", "lta_update", "step.back * x.e[at]", "step.next_back * x.e[at]"),
+    ("wrong result", "lta_update", "larger(worst, size_of(p1 - b))", "larger(worst, p1 - b)"),
+    ("wrong result", "lta_update", "size_of(p2 + e - a)", "T(0)"),
+    ("wrong result", "lta_update", "lanes = SIDE / 2; lanes > 0", "lanes = SIDE / 2; lanes > 8"),
+    ("race", "lta_update", "if (threadIdx.x % SIDE == 0)", "if (threadIdx.x % SIDE <= 1)"),
+    ("out of bounds", "lta_update", "blockIdx.x * LINES + threadIdx.x / SIDE", "blockIdx.x * 9 + threadIdx.x / SIDE"),
+    ("uninitialised", "lta_update", "[blockIdx.x * LINES + threadIdx.x / SIDE]", "[threadIdx.x / SIDE]"),
+    # pair_gram
+    ("out of bounds", "pair_gram", "task < n_blocks * n_columns", "task <= n_blocks * n_columns"),
+    ("wrong result", "pair_gram", "task += stride", "task += 2 * stride"),
+    ("out of bounds", "pair_gram", "n - block * rows_per_block < rows_per_block ? n : ", ""),
+    ("wrong result", "pair_gram", "row < last", "row < last - 1"),
+    ("out of bounds", "pair_gram", "basis[2 * (n_columns + f) + 1]", "basis[2 * (n_columns + f) + 2]"),
+    ("wrong result", "pair_gram", "- (v * b + vi * bi)", "- (v * b - vi * bi)"),
+    ("wrong result", "pair_gram", "im += p * qi - pi * q", "im += pi * q - p * qi"),
+    ("race", "pair_gram", "sums + 4 * block * n_columns + f", "sums + block * n_columns + f"),
+    ("wrong result", "pair_gram", "const double u = z1[0], ui", "const double u = z2[0], ui"),
+    # pair_multiply
+    ("out of bounds", "pair_multiply", "at < n * n_columns", "at <= n * n_columns"),
+    ("wrong result", "pair_multiply", "at += stride", "at += 2 * stride"),
+    ("wrong result", "pair_multiply", "f = at % n_columns", "f = at / n % n_columns"),
+    ("wrong result", "pair_multiply", "(vi * c - v * d)", "(vi * c + v * d)"),
+    ("wrong result", "pair_multiply", "z2[1] = vi * b + (ui * c + u * d);", "z2[1] = vi * b + (ui * c + z1[0] * d);"),
+    ("race", "pair_multiply", "z1 = spectrum + 2 * at;", "z1 = spectrum + at;"),
+    # shrink_slices: the barriers
+    (
+        "race",
+        "shrink_slices",
+        "__syncthreads();\n            if (thread < V * V) shared.g",
+        "if (thread < V * V) shared.g",
+    ),
+    ("race", "shrink_slices", "__syncthreads();\n            if (thread < 32)", "if (thread < 32)"),
+    ("race", "shrink_slices", "__syncthreads();\n            unsure = false;", "unsure = false;"),
+    (
+        "race",
+        "shrink_slices",
+        "combine(thread / V, thread % V);\n        __syncthreads();",
+        "combine(thread / V, thread % V);",
+    ),
+    ("race", "shrink_slices", "if (thread < 32) shared", "if (thread < 64) shared"),
+    ("race", "shrink_slices", "__syncwarp();  // all lanes have read what follows overwrites", ""),
+    ("race", "shrink_slices", "}\n                    __syncwarp();\n", "}\n"),
+    ("race", "shrink_slices", "lane < V && lane != q", "lane < V"),
+    ("race", "shrink_slices", "if (threadIdx.x % 32 == 0) shared", "shared"),
+    # where the slices lie
+    ("out of bounds", "shrink_slices", "v % 2 && f > 0 ? period", "v % 2 ? period"),
+    ("wrong result", "shrink_slices", "return period > 0 && v % 2", "return v % 2"),
+    ("wrong result", "shrink_slices", "[i * step] = {value.re, sign(v) * value.im}", "[i * step] = value"),
+    ("wrong result", "shrink_slices", "f += gridDim.x", "f += 2 * gridDim.x"),
+    ("out of bounds", "shrink_slices", "f < n_slices", "f <= n_slices"),
+    ("out of bounds", "shrink_slices", "int64 at = thread; at < length", "int64 at = thread; at <= length"),
+    ("out of bounds", "shrink_slices", "at = threadIdx.x; at < length", "at = threadIdx.x; at <= length"),
+    (
+        "race",
+        "shrink_slices",
+        "at = threadIdx.x; at < length; at += THREADS",
+        "at = threadIdx.x; at < length; at += 64",
+    ),
+    # the sums
+    ("wrong result", "shrink_slices", "step > 0; step /= 2", "step > 1; step /= 2"),
+    ("wrong result", "shrink_slices", "b = -shared.rotation", "b = shared.rotation"),
+    ("wrong result", "shrink_slices", "x[i].im * x[j].re - x[i]", "x[i].im * x[j].re + x[i]"),
+    ("wrong result", "shrink_slices", "low * (2 * V - low)", "low * (2 * V - low - 1)"),
+    ("wrong result", "shrink_slices", "i < j ? im : -im", "im"),
+    ("wrong result", "shrink_slices", "warp < THREADS / 32", "warp < THREADS / 32 - 1"),
+    # Jacobi's method
+    ("wrong result", "shrink_slices", "if (!turned) break;", "break;"),
+    ("wrong result", "shrink_slices", "gram[1][q][lane] = -gram", "gram[1][q][lane] = gram"),
+    ("wrong result", "shrink_slices", "gram[0][p][lane] = gram[0][lane][p];", ""),
+    ("wrong result", "shrink_slices", "slope < 0 ? -root : root", "root"),
+    ("wrong result", "shrink_slices", "= thread / V == thread % V;", "= 1;"),
+    # the shrinking
+    ("wrong result", "shrink_slices", "look < 2 && unsure", "look < 1 && unsure"),
+    ("wrong result", "shrink_slices", "< CARE * sqrt(largest)", "< 0"),
+    ("wrong result", "shrink_slices", "rank += other > square", "rank += other < square"),
+    ("out of bounds", "shrink_slices", "weights ? tau * weights[rank] : tau", "tau * weights[rank]"),
+    ("wrong result", "shrink_slices", "1 - threshold / sigma : 0", "1 - threshold / sigma : 1"),
+    ("wrong result", "shrink_slices", "im += b * c - a * d", "im += b * c + a * d"),
 ]
 
 
@@ -596,11 +794,14 @@ MUTANTS = [
 def faults():
     """Two compilers at a time, while the tests wait for the mutant they need."""
     pool = ThreadPoolExecutor(2)
-    yield {(kernel, old): pool.submit(fault, SOURCE.replace(old, new), kernel) for _, kernel, old, new in MUTANTS}
+    yield {
+        (kernel, old, new): pool.submit(fault, SOURCES.get(kernel, SOURCE).replace(old, new), kernel)
+        for _, kernel, old, new in MUTANTS
+    }
     pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize(("found_by", "kernel", "old", "new"), MUTANTS)
 def test_mutant_is_found(faults, found_by, kernel, old, new):
-    assert SOURCE.count(old) == 1, "the text to mutate must occur once in kernels/membership.cu"
-    assert faults[kernel, old].result() is not None, f"expected: {found_by}"
+    assert SOURCES.get(kernel, SOURCE).count(old) == 1, "the text to mutate must occur once in the kernel's file"
+    assert faults[kernel, old, new].result() is not None, f"expected: {found_by}"

@@ -3,7 +3,6 @@
 import warnings
 from typing import Any, NamedTuple
 
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -11,6 +10,7 @@ from gpuensemble import _check, kmeans, models, seeding, spectral
 from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
 from gpuensemble._random import generators
 from gpuensemble.assignment import Rows, evaluate
+from gpuensemble.estimators._labels import LabelConsensus
 from gpuensemble.membership import Membership
 
 STARTS = ("spectral", "k-means++", "random")
@@ -25,7 +25,7 @@ class Samples(NamedTuple):
     group: Array | None  # of each given row: its distinct row; None: they are the given rows
 
 
-class KMeansConsensus(ClusterMixin, BaseEstimator):
+class KMeansConsensus(LabelConsensus):
     """k-means over a Membership; a subclass says what it costs."""
 
     def fit(self, labels: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
@@ -62,6 +62,7 @@ class KMeansConsensus(ClusterMixin, BaseEstimator):
             rows = self._costs.begin(samples.m, samples.multiplicity)
             run = self._best_run(samples, rows, start, settings)
             self._store(m, samples, rows, run, device_of(labels), unit)
+        self._remember_columns(labels, len(m.widths))
         return self
 
     def predict(self, labels: Any) -> Array:
@@ -70,6 +71,7 @@ class KMeansConsensus(ClusterMixin, BaseEstimator):
         Labels that `fit` did not see count as holes; a warning says how many there are.
         """
         check_is_fitted(self)
+        self._check_columns(labels)
         device = choose_device(self.device, labels)
         with on(device):
             m, unknown = Membership.from_known_labels(labels, self._categories or [], device)

@@ -8,17 +8,17 @@ from typing import Any
 
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
-from sklearn.base import BaseEstimator, ClusterMixin
 
 from gpuensemble import _check, spectral
 from gpuensemble._array import choose_device, device_of, on, to_device, to_host
 from gpuensemble._random import generators
+from gpuensemble.estimators._labels import LabelConsensus
 from gpuensemble.membership import Membership
 
 LINKAGES = ("average", "single", "complete", "spectral")
 
 
-class EAC(ClusterMixin, BaseEstimator):
+class EAC(LabelConsensus):
     """Evidence accumulation: hierarchical or spectral clustering of the co-association matrix, n x n.
 
     Parameters
@@ -83,22 +83,26 @@ class EAC(ClusterMixin, BaseEstimator):
                 (rng,) = generators(self.random_state, 1)
                 found = spectral.labels(m, self.n_clusters, rng)
             else:
-                found = to_device(self._cut(to_host(similarity)), device)
+                found = to_device(tree_labels(to_host(similarity), self.linkage, self.n_clusters), device)
             self.labels_ = to_device(found, device_of(labels))
             self.coassociation_ = to_device(similarity, device_of(labels))
             self.objective_ = _distance_within(m, found, self.n_clusters)
             self.objective_path_, self.n_iter_, self.device_ = [self.objective_], 1, device
+        self._remember_columns(labels, len(m.widths))
         return self
 
-    def _cut(self, similarity: Any) -> Any:
-        """Labels from the tree, numbered by first occurrence."""
-        distance = 1 - similarity
-        distance.flat[:: len(distance) + 1] = 0  # with holes a sample does not agree with itself in all partitions
-        flat = fcluster(linkage(squareform(distance, checks=False), self.linkage), self.n_clusters, "maxclust")
-        order: dict[int, int] = {}
-        for label in flat.tolist():
-            order.setdefault(label, len(order))
-        return (flat * 0 + [order[label] for label in flat.tolist()]).astype("int32")
+
+def tree_labels(similarity: Any, method: str, n_clusters: int) -> Any:
+    """Labels from the tree over the distances 1 - S on the host, numbered by first occurrence."""
+    distance = 1 - similarity
+    if len(distance) == 1:
+        return distance[0].astype("int32") * 0  # a tree needs two rows
+    distance.flat[:: len(distance) + 1] = 0  # with holes a sample does not agree with itself in all partitions
+    flat = fcluster(linkage(squareform(distance, checks=False), method), n_clusters, "maxclust")
+    order: dict[int, int] = {}
+    for label in flat.tolist():
+        order.setdefault(label, len(order))
+    return (flat * 0 + [order[label] for label in flat.tolist()]).astype("int32")
 
 
 def _distance_within(m: Membership, labels: Any, n_clusters: int) -> float:

@@ -87,6 +87,12 @@ def _least(batch, statement, name, ftz, kind):
     return elementwise(batch, statement, [kind] * 3, flushing(chosen, ftz))
 
 
+@opcode(r"(sqrt|rcp)\.rn(\.ftz)?\.(f32|f64)")
+def _root(batch, statement, name, ftz, kind):
+    one = DTYPES[kind].type(1)
+    return elementwise(batch, statement, [kind] * 2, flushing(np.sqrt if name == "sqrt" else (lambda a: one / a), ftz))
+
+
 @opcode(r"fma\.rn(\.ftz)?\.(f32|f64)")
 def _fma(batch, statement, ftz, kind):
     library = ctypes.CDLL(ctypes.util.find_library("m"))

@@ -1,0 +1,239 @@
+"""CMVC on real views, rows shuffled: quality beside other methods, with samples absent from views, and speed.
+
+python bench/bench_cmvc.py DATA quality [--seeds 10] [--only NAME]
+python bench/bench_cmvc.py DATA weighting
+python bench/bench_cmvc.py DATA absent
+python bench/bench_cmvc.py DATA speed [--repeat 5]
+
+DATA holds `.npz` files: views `X0`, `X1`, ..., or CSR as `X0_data`, `X0_indices`, `X0_indptr`, `X0_shape`, and so on;
+`y`; and `mask`, samples x views, where a sample is present. They are not part of this repository.
+"""
+
+import argparse
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import harness
+import numpy as np
+from scipy import sparse
+from sklearn import config_context
+from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.preprocessing import normalize
+from threadpoolctl import threadpool_limits
+
+import gpuensemble as ge
+
+# Views that are used, what their rows hold, and NMI in the paper's Table 6: CMVC, KCC and k-means on the concatenation.
+SETS = {
+    "digit_mf": ((0, 1), "features", (0.823, 0.814, 0.719)),
+    "3sources_169": ((0, 1, 2), "counts", (0.728, 0.691, 0.413)),
+    "bbcsport2": ((0, 1), "weighted terms", (0.881, 0.880, 0.486)),
+    "3sources_416": ((0, 1, 2), "counts", None),
+}
+WEIGHTINGS = {
+    "as they are": lambda X: X,
+    "unit rows": normalize,
+    "tf-idf": lambda X: TfidfTransformer().fit_transform(X),
+    "tf-idf of log counts": lambda X: TfidfTransformer(sublinear_tf=True).fit_transform(X),
+}
+SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+def load(folder, name):
+    """The views, the truth, and where samples are present or None."""
+    data = np.load(folder / f"{name}.npz")
+    views = []
+    for v in SETS[name][0]:
+        if f"X{v}" in data:
+            views.append(data[f"X{v}"].astype(float))
+        else:
+            parts = (data[f"X{v}_data"].astype(float), data[f"X{v}_indices"], data[f"X{v}_indptr"])
+            views.append(sparse.csr_array(parts, shape=tuple(data[f"X{v}_shape"])))
+    return views, data["y"], data["mask"].astype(bool) if "mask" in data else None
+
+
+def draws(folder, name, seeds, weighting=None):
+    """Seed, shuffled views, truth and presence; rows of length 1, tf-idf where they are counts."""
+    views, truth, present = load(folder, name)
+    weighting = weighting or ("tf-idf" if SETS[name][1] == "counts" else "unit rows")
+    views = [WEIGHTINGS[weighting](X) for X in views]
+    for seed in range(seeds):
+        order = np.random.default_rng(seed).permutation(len(truth))
+        shuffled = None if present is None else present[order]
+        yield seed, [X[order] for X in views], truth[order], shuffled
+
+
+def concatenated(views, k, seed):
+    """k-means on all columns; an absent sample has zeros."""
+    stack = sparse.hstack if sparse.issparse(views[0]) else np.hstack
+    return KMeans(k, n_init=10, random_state=seed).fit_predict(stack(views))
+
+
+def fused(views, k, seed, present, n_init=1):
+    """KCC with the sub-views and first base partitions that CMVC has."""
+    alone = ge.CMVC(k, trade_off=0, n_init=n_init, random_state=seed, device="cpu").fit(views, present=present)
+    return ge.KCC(k, utility="cosine", init="k-means++", random_state=seed, device="cpu").fit_predict(
+        alone.base_labels_
+    )
+
+
+def model(**options):
+    """Labels of CMVC with these options."""
+    return lambda X, k, s, p: ge.CMVC(k, random_state=s, device="cpu", **options).fit_predict(X, present=p)
+
+
+METHODS = {
+    "CMVC cosine": model(),
+    "CMVC cosine, n_init=10": model(n_init=10),
+    "CMVC sqeuclidean": model(distance="sqeuclidean"),
+    "CMVC sqeuclidean, exact": model(distance="sqeuclidean", update="exact"),
+    "CMVC kl": model(distance="kl"),
+    "CMVC cosine, no sub-views": model(n_subviews=1, feature_ratio=1),
+    "KCC, same sub-views": fused,
+    "KCC, same sub-views, n_init=10": lambda *args: fused(*args, n_init=10),
+    "k-means, all columns": lambda X, k, s, p: concatenated(X, k, s),
+}
+
+
+def report(title, scores):
+    print(f"  {title:38} NMI {np.mean(scores):.3f} +- {np.std(scores):.3f}", flush=True)
+
+
+def quality(folder, options):
+    """NMI of each method on each set."""
+    for name, (_, _, paper) in SETS.items():
+        if options.only in name:
+            print(f"{name}; paper: {'-' if paper is None else 'CMVC {}, KCC {}, all columns {}'.format(*paper)}")
+            for title, method in METHODS.items():
+                found = []
+                for seed, views, truth, present in draws(folder, name, options.seeds):
+                    labels = method(views, len(np.unique(truth)), seed, present)
+                    found.append(ge.metrics.nmi(truth, labels))
+                report(title, found)
+
+
+def weighting(folder, options):
+    """NMI of CMVC for each weighting of terms."""
+    for name, (_, rows, _) in SETS.items():
+        if options.only in name:
+            print(name)
+            for title in WEIGHTINGS if rows == "counts" else list(WEIGHTINGS)[: 2 if rows == "features" else 3]:
+                drawn = draws(folder, name, options.seeds, title)
+                report(
+                    title,
+                    [ge.metrics.nmi(y, METHODS["CMVC cosine"](X, len(np.unique(y)), s, p)) for s, X, y, p in drawn],
+                )
+
+
+def absent(folder, options):
+    """NMI with a share of the rows absent from each view, but for those that would be absent from all."""
+    for name in SETS:
+        if options.only in name and name != "3sources_416":
+            print(name)
+            for share in SHARES:
+                found = {"CMVC": [], "KCC, same sub-views": [], "k-means, all columns": []}
+                for seed, views, truth, _ in draws(folder, name, options.seeds):
+                    rng, k = np.random.default_rng(seed), len(np.unique(truth))
+                    present = rng.random((len(truth), len(views))) >= share
+                    gone = np.flatnonzero(~present.any(1))
+                    present[gone, rng.integers(0, len(views), len(gone))] = True
+                    cleared = [
+                        X.multiply(seen[:, None]).tocsr() if sparse.issparse(X) else X * seen[:, None]
+                        for X, seen in zip(views, present.T, strict=True)
+                    ]
+                    labels = (
+                        METHODS["CMVC cosine"](views, k, seed, present),
+                        fused(views, k, seed, present),
+                        concatenated(cleared, k, seed),
+                    )
+                    for title, one in zip(found, labels, strict=True):
+                        found[title].append(ge.metrics.nmi(truth, one))
+                for title, scores in found.items():
+                    report(f"{share:.0%} absent, {title}", scores)
+
+
+class Peer:
+    """CMVC's loop with scikit-learn's KMeans: sub-views, first partitions from random rows, and guided ones.
+
+    k-means on unit rows stands for the cosine distance; the guide is a one-hot block times sqrt(lambda).
+    """
+
+    def __init__(self, views, k, trade_off=0.01, n_subviews=10, threads=1):
+        self.views, self.k, self.trade_off, self.n_subviews, self.threads = views, k, trade_off, n_subviews, threads
+
+    def fit(self, n_iter):
+        rng = np.random.default_rng(0)
+        parts = [self.columns(X, rng) for X in self.views for _ in range(self.n_subviews)]
+        quick = config_context(assume_finite=True, skip_parameter_validation=True)
+        limits = threadpool_limits(1 if self.threads > 1 else None)
+        with quick, limits, ThreadPoolExecutor(self.threads) as pool:
+            base = list(pool.map(lambda X: self.kmeans(X, "random").labels_, parts))
+            consensus = self.kmeans(self.onehot(base), "k-means++", n_init=10).labels_
+            for _ in range(n_iter):
+                guide = self.trade_off**0.5 * np.eye(self.k)[consensus]
+                base = list(
+                    pool.map(lambda pair, guide=guide: self.guided(*pair, guide), zip(parts, base, strict=True))
+                )
+                H = self.onehot(base)
+                consensus = self.kmeans(H, self.means(H, consensus)).labels_
+        return consensus
+
+    def columns(self, X, rng):
+        chosen = np.sort(rng.permutation(X.shape[1])[: X.shape[1] // 2])
+        return normalize(X[:, chosen])
+
+    def kmeans(self, X, init, n_init=1):
+        return KMeans(self.k, init=init, n_init=n_init, tol=0, random_state=0, algorithm="lloyd", copy_x=False).fit(X)
+
+    def guided(self, X, labels, guide):
+        both = sparse.hstack([X, guide], format="csr") if sparse.issparse(X) else np.hstack([X, guide])
+        return self.kmeans(both, self.means(both, labels)).labels_
+
+    def means(self, X, labels):
+        onehot = np.eye(self.k)[labels]
+        return np.asarray(X.T @ onehot).T / np.maximum(onehot.sum(0), 1)[:, None]
+
+    def onehot(self, base):
+        n, r = len(base[0]), len(base)
+        columns = (np.stack(base, axis=1) + self.k * np.arange(r)).astype("int32").ravel()
+        return sparse.csr_matrix((np.ones(n * r), columns, np.arange(0, n * r + 1, r, dtype="int32")), (n, r * self.k))
+
+
+def speed(folder, options):
+    """A whole fit against the loop, with as many iterations."""
+    for name in ("bbcsport2", "digit_mf"):
+        if options.only not in name:
+            continue
+        _, views, truth, _ = next(draws(folder, name, 1))
+        k = len(np.unique(truth))
+        for distance in ("cosine", "sqeuclidean"):
+            ours = ge.CMVC(k, distance=distance, random_state=0, device="cpu")
+            n_iter = ours.fit(views).n_iter_
+            case = harness.Case(
+                f"{name}, {distance}, {n_iter} iterations",
+                {
+                    "gpuensemble": lambda ours=ours, views=views: ours.fit_predict(views),
+                    "scikit-learn": lambda views=views, k=k, n=n_iter: Peer(views, k).fit(n),
+                    "scikit-learn, two at a time": lambda views=views, k=k, n=n_iter: Peer(views, k, threads=2).fit(n),
+                },
+                peer="scikit-learn",
+                agree=lambda one, two: ge.metrics.nmi(one, two) > 0.6,  # other draws
+                wanted=3,
+            )
+            print(harness.line(harness.run(case, options.repeat)), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("part", choices=("quality", "weighting", "absent", "speed"))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--repeat", type=int, default=5, help="rounds of `speed` after the warm-up (default 5)")
+    parser.add_argument("--only", default="", help="sets whose name contains this")
+    options = parser.parse_args()
+    {"quality": quality, "weighting": weighting, "absent": absent, "speed": speed}[options.part](options.data, options)
+
+
+if __name__ == "__main__":
+    main()

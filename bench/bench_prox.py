@@ -1,0 +1,128 @@
+"""Singular value thresholding and the tensor nuclear prox against LAPACK's SVD, and against each other.
+
+python bench/bench_prox.py [--threads 1] [--only tensor]
+
+The cases "slices", "matrices" and "iteration" are what `_svt.algorithm` and `prox.nuclear_from` are chosen by.
+"""
+
+import harness
+
+
+def lapack(x, tau):
+    """By LAPACK's SVD, batched."""
+    import numpy as np
+
+    u, sigma, v = np.linalg.svd(x, full_matrices=False)
+    return (u * np.maximum(sigma - tau, 0)[..., None, :]) @ v
+
+
+def close(one, two):
+    import numpy as np
+
+    return bool(abs(one - two).max() <= 1e-10 * max(1.0, np.linalg.norm(two.reshape(-1)[:1000])))
+
+
+def tensor():
+    """The published LTA's step: n x n x 2, Fourier transform along the first axis."""
+    import numpy as np
+    import scipy.fft
+
+    from gpuensemble import prox
+
+    for n in (500, 1000, 2000):
+        x, tau = np.random.default_rng(0).random((n, n, 2)), 0.3 * n**0.5
+
+        def loop(x=x, tau=tau):
+            spectrum = np.fft.fft(x, axis=0)
+            return np.fft.ifft(np.stack([lapack(part, tau) for part in spectrum]), axis=0).real
+
+        def half(x=x, tau=tau, n=n):
+            return scipy.fft.irfft(lapack(scipy.fft.rfft(x, axis=0, workers=-1), tau), n=n, axis=0, workers=-1)
+
+        def ours(x=x, tau=tau):
+            return prox.tensor_nuclear(x, tau, 0)
+
+        def packed(x=x, tau=tau):
+            return prox.tensor_nuclear_packed(x.copy().view(complex), tau).view(float)
+
+        candidates = {"gpuensemble": ours, "gpuensemble, packed": packed, "SVD of each slice, full FFT": loop}
+        yield harness.Case(f"tensor {n} x {n} x 2, loop", candidates, "SVD of each slice, full FFT", close, wanted=6)
+        candidates = {"gpuensemble": ours, "batched SVD, half spectrum": half}
+        yield harness.Case(f"tensor {n} x {n} x 2, half", candidates, "batched SVD, half spectrum", close, wanted=2)
+
+
+def slices():
+    """Batches of n x V slices: the kernel, and the same in NumPy."""
+    import numpy as np
+
+    from gpuensemble import _svt
+
+    rng = np.random.default_rng(1)
+
+    for dtype in ("complex128", "float64"):
+        for n_slices, n_rows, length in [(1000, 2, 2000), (1000, 4, 500), (500, 8, 1000), (5000, 3, 20)]:
+            shape = (n_slices, n_rows, length)
+            x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype == "complex128" else 0)
+            tau = length**0.5
+            candidates = {
+                "kernel": lambda x=x, tau=tau: _svt.by_slices(x, tau, None),
+                "matmul, eigh, matmul": lambda x=x, tau=tau: _svt.by_products(x, tau, None),
+                "batched SVD": lambda x=x, tau=tau: lapack(x, tau),
+            }
+            yield harness.Case(f"slices {n_slices} x {n_rows} x {length} {dtype}", candidates, "batched SVD", close)
+
+
+def matrices():
+    """The Gram matrix against the SVD: where the first is chosen."""
+    import numpy as np
+
+    from gpuensemble import _svt
+
+    rng = np.random.default_rng(2)
+    for batch, m, n in [(200, 9, 9), (100, 32, 32), (50, 64, 64), (20, 100, 100), (1, 400, 400), (1, 1600, 1600)]:
+        for dtype in ("float64", "complex128") if n < 1000 else ("float64",):
+            shape = (batch, m, n)
+            x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype == "complex128" else 0)
+            tau = n**0.5
+
+            def gram(x=x, tau=tau):
+                limits = _svt.thresholds(x, tau, None)
+                return np.stack([_svt.by_gram(one, limits).matrix for one in x])
+
+            candidates = {
+                "Gram matrix": gram,
+                "Gram matrices at once": lambda x=x, tau=tau: _svt.by_products(x, tau, None),
+                "SVD": lambda x=x, tau=tau: lapack(x, tau),
+            }
+            yield harness.Case(f"matrices {batch} x {m} x {n} {dtype}", candidates, "SVD", close)
+
+
+def iteration():
+    """One matrix whose result has low rank, beside the result of a matrix near it, as in RSEC."""
+    import numpy as np
+
+    from gpuensemble import prox
+
+    rng = np.random.default_rng(3)
+    for n in (400, 800, 1600):
+        u, v = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+        x = (u * 10 / (1 + np.arange(n)) ** 1.2) @ v
+        tau = 10 / (n / 25) ** 1.2  # rank n / 25
+        start = prox.nuclear_from(x + 1e-4 * rng.standard_normal((n, n)) / n**0.5, tau).basis
+        candidates = {
+            "started": lambda x=x, tau=tau, start=start: prox.nuclear_from(x, tau, start=start).matrix,
+            "not started": lambda x=x, tau=tau: prox.nuclear_from(x, tau).matrix,
+            "SVD": lambda x=x, tau=tau: lapack(x, tau),
+        }
+        yield harness.Case(f"iteration n = {n}, rank {start.shape[1]}", candidates, "SVD", close)
+
+
+def cases():
+    yield from tensor()
+    yield from slices()
+    yield from matrices()
+    yield from iteration()
+
+
+if __name__ == "__main__":
+    harness.main(cases)

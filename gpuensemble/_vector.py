@@ -1,0 +1,241 @@
+"""Loops over the rows of a table for Numba kernels, with sums that stay in vector registers.
+
+Numba's own vectoriser keeps such sums in memory, and looks for overlapping arrays at each row of the table, which takes
+longer than the additions. Here tables and sums have rows of whole cache lines (`aligned`), WIDEST of them at most, and
+a line is one vector. Per column the additions are those of a plain loop, in its order.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.errors import TypingError
+from numba.extending import intrinsic
+
+LINE = 64  # bytes of a cache line
+WIDEST = 7  # lines of a row: 14 of the 16 registers of AVX2, 7 of the 32 of AVX-512
+
+Value = Any  # of LLVM
+WORD = ir.IntType(64)
+_intrinsic: Any = intrinsic
+
+
+def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros whose first entry is on a cache line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + LINE, np.uint8)
+    start = -raw.ctypes.data % LINE
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+@_intrinsic
+def add_rows(typing, total, y, table, chosen, m):
+    """total[y] += table[c] for c in chosen[:m], one after another."""
+
+    def body(emit, total, y, table, chosen, m):
+        def of_width(width):
+            def one(j, sums):
+                row = emit.load(table, emit.entry(chosen, j), width)
+                return [emit.add(s, v) for s, v in zip(sums, row, strict=True)]
+
+            emit.store(total, y, emit.loop(m, emit.load(total, y, width), one))
+
+        emit.by_width(table, of_width)
+
+    return _typed(types.void, total, y, table, chosen, m), _generator(body)
+
+
+@_intrinsic
+def add_to_rows(typing, table, chosen, m, addend):
+    """table[c] += addend[0] for c in chosen[:m]."""
+
+    def body(emit, table, chosen, m, addend):
+        def of_width(width):
+            terms = emit.load(addend, ir.Constant(WORD, 0), width)
+
+            def one(j, _):
+                c = emit.entry(chosen, j)
+                row = emit.load(table, c, width)
+                emit.store(table, c, [emit.add(v, t) for v, t in zip(row, terms, strict=True)])
+                return []
+
+            emit.loop(m, [], one)
+
+        emit.by_width(table, of_width)
+
+    return _typed(types.void, table, chosen, m, addend), _generator(body)
+
+
+@_intrinsic
+def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
+    """Costs t[y] + weight * p[z] of n_columns columns against (best, least, second) so far; the first of equals stays.
+
+    Returns the new three; column k counts as low + k.
+    """
+    result = types.Tuple((types.intp, t.dtype, t.dtype))
+
+    def body(emit, t, y, p, z, weight, n_columns, low, best, least, second):
+        return emit.cheapest(t, y, p, z, weight, n_columns, low, (best, least, second))
+
+    return _typed(result, t, y, p, z, weight, n_columns, low, best, least, second), _generator(body)
+
+
+def _typed(result: Any, *arguments: Any) -> Any:
+    """The signature: integers are words."""
+    if any(isinstance(a, types.Array) and a.layout != "C" for a in arguments):
+        raise TypingError("arrays must be contiguous")
+    return result(*[types.intp if isinstance(a, types.Integer) else a for a in arguments])
+
+
+def _generator(body: Callable) -> Callable:
+    """What Numba calls to emit the code of `body`."""
+
+    def generate(context, builder, signature, values):
+        operands = [
+            _array(cgutils.create_struct_proxy(kind)(context, builder, value), kind, builder)
+            if isinstance(kind, types.Array)
+            else value
+            for kind, value in zip(signature.args, values, strict=True)
+        ]
+        found = body(_Emitter(builder), *operands)
+        return context.get_dummy_value() if found is None else context.make_tuple(builder, signature.return_type, found)
+
+    return generate
+
+
+class _Array(NamedTuple):
+    """A contiguous array."""
+
+    data: Value
+    length: Value  # of a row
+    line: Any  # the type of a vector of its entries
+
+
+def _array(record: Any, kind: Any, builder: Any) -> _Array:
+    length = builder.extract_value(record.shape, kind.ndim - 1)
+    return _Array(record.data, length, ir.VectorType(record.data.type.pointee, LINE * 8 // kind.dtype.bitwidth))
+
+
+class _Emitter:
+    """Writes LLVM code; a row of lines is a list of vectors."""
+
+    def __init__(self, builder: Any):
+        self.builder = builder
+
+    def entry(self, array: _Array, index: Value) -> Value:
+        """array[index] of a vector."""
+        return self.builder.load(self.builder.gep(array.data, [index]))
+
+    def load(self, array: _Array, row: Value, width: int) -> list[Value]:
+        """The first `width` lines of a row."""
+        at = [self.line(array, row, ir.Constant(WORD, line)) for line in range(width)]
+        return [self.builder.load(pointer, align=LINE) for pointer in at]
+
+    def store(self, array: _Array, row: Value, vectors: list[Value]) -> None:
+        """Write the lines of a row."""
+        for line, vector in enumerate(vectors):
+            self.builder.store(vector, self.line(array, row, ir.Constant(WORD, line)), align=LINE)
+
+    def line(self, array: _Array, row: Value, line: Value) -> Value:
+        """Where a line of a row is."""
+        b = self.builder
+        start = b.gep(array.data, [b.mul(row, array.length)])
+        return b.gep(b.bitcast(start, array.line.as_pointer()), [line])
+
+    def add(self, x: Value, y: Value) -> Value:
+        """x + y."""
+        return self.builder.add(x, y) if isinstance(x.type.element, ir.IntType) else self.builder.fadd(x, y)
+
+    def loop(self, n: Value, carried: list[Value], one: Callable) -> list[Value]:
+        """carried = one(i, carried) for i in 0 .. n - 1."""
+        b, first = self.builder, ir.Constant(WORD, 0)
+        before, head, inside, after = b.block, *(b.append_basic_block(name) for name in ("head", "inside", "after"))
+        b.branch(head)
+        b.position_at_end(head)
+        i, *values = (b.phi(v.type) for v in (first, *carried))
+        b.cbranch(b.icmp_signed("<", i, n), inside, after)
+        b.position_at_end(inside)
+        new = [b.add(i, ir.Constant(WORD, 1)), *one(i, values)]
+        b.branch(head)
+        for phi, start, again in zip((i, *values), (first, *carried), new, strict=True):
+            phi.add_incoming(start, before)
+            phi.add_incoming(again, b.block)
+        b.position_at_end(after)
+        return values
+
+    def by_width(self, table: _Array, of_width: Callable) -> None:
+        """of_width(lines of a row of the table), for each number of lines that it may have."""
+        b = self.builder
+        lanes = ir.Constant(WORD, table.line.count)
+        after = b.append_basic_block("done")
+        switch = b.switch(b.udiv(table.length, lanes), after)
+        for width in range(1, WIDEST + 1):
+            block = b.append_basic_block(f"lines_{width}")
+            switch.add_case(width, block)
+            b.position_at_end(block)
+            of_width(width)
+            b.branch(after)
+        b.position_at_end(after)
+
+    def cheapest(self, t, y, p, z, weight, n_columns, low, so_far) -> list[Value]:
+        """Least, its column and second least in each lane, then over the lanes, then against what was before."""
+        b, vector = self.builder, t.line
+        index = ir.VectorType(ir.IntType(LINE * 8 // vector.count), vector.count)
+        lanes = ir.Constant(WORD, vector.count)
+        iota = ir.Constant(index, list(range(vector.count)))
+        weights = self._repeat(weight, vector)
+        last = self._repeat(b.trunc(n_columns, index.element), index)
+        infinite = self._repeat(ir.Constant(vector.element, float("inf")), vector)
+        n_lines = b.udiv(b.add(n_columns, b.sub(lanes, ir.Constant(WORD, 1))), lanes)
+
+        def one(line, state):
+            row, part = (b.load(self.line(array, at, line), align=LINE) for array, at in ((t, y), (p, z)))
+            column = b.add(self._repeat(b.trunc(b.mul(line, lanes), index.element), index), iota)
+            cost = b.fadd(row, b.fmul(weights, part))
+            cost = b.select(b.icmp_signed("<", column, last), cost, infinite)
+            return self._insert(state, column, cost)
+
+        state = self.loop(n_lines, [ir.Constant(index, [0] * vector.count), infinite, infinite], one)
+        half = vector.count // 2
+        while half:
+            state = self._merge(state, half)
+            half //= 2
+        zero = ir.Constant(ir.IntType(32), 0)
+        best, least, second = (b.extract_element(x, zero) for x in state)
+        found = (b.add(b.sext(best, WORD), low), least, second)
+        return self._combine(so_far, found)
+
+    def _repeat(self, scalar: Value, vector: Any) -> Value:
+        zero = ir.Constant(ir.IntType(32), 0)
+        one = self.builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, zero)
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+        return self.builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
+
+    def _insert(self, state, column, cost):
+        """A further column in each lane: it comes after those of the state, so that it must be strictly cheaper."""
+        b = self.builder
+        best, least, second = state
+        first = b.fcmp_ordered("<", cost, least)
+        runner = b.select(b.fcmp_ordered("<", cost, second), cost, second)
+        return [b.select(first, column, best), b.select(first, cost, least), b.select(first, least, runner)]
+
+    def _merge(self, state, half):
+        """The lanes with those `half` further up."""
+        b = self.builder
+        count = state[0].type.count
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), count), [(lane + half) % count for lane in range(count)])
+        other = [b.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), mask) for x in state]
+        return self._combine(state, other)
+
+    def _combine(self, one, two):
+        """The better of two states (best, least, second), the lower column among equals, and the least of the rest."""
+        b = self.builder
+        tie = b.and_(b.fcmp_ordered("==", two[1], one[1]), b.icmp_signed("<", two[0], one[0]))
+        wins = b.or_(b.fcmp_ordered("<", two[1], one[1]), tie)
+        loser = b.select(wins, one[1], two[1])
+        second = b.select(b.fcmp_ordered("<", two[2], one[2]), two[2], one[2])
+        second = b.select(b.fcmp_ordered("<", loser, second), loser, second)
+        return [b.select(wins, two[0], one[0]), b.select(wins, two[1], one[1]), second]

@@ -1,0 +1,96 @@
+"""The start of PCE: base partitions rotated onto a common embedding, their mean, and its clusters."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from gpuensemble import spectral
+from gpuensemble._array import Array, device_of, namespace, to_device, to_host
+from gpuensemble.membership import Membership
+from gpuensemble.partial import State, impute, polar, scatter, update_labels, update_rotation
+
+ROTATIONS = 30  # at most, in turns with the labels
+
+
+def start(m: Membership, n_clusters: int, rng: Any, aligned: bool, balanced: bool, paced: bool, dtype: str) -> State:
+    """Rotations, F the orthonormalised mean of the rotated partitions, R and Y from it, and the holes filled."""
+    xp = namespace(m.codes)
+    n, r = m.codes.shape
+    identity = np.concatenate([np.eye(width, n_clusters) for width in m.widths])
+    tables = aligned_tables(m, n_clusters, rng) if aligned else identity
+    mean = m._kernels.gather_sum(m, to_device(tables, m.device))
+    mean /= m._kernels.gather_sum(m, xp.ones((m.n_columns, 1)))  # over the partitions that saw the row
+    state = State(
+        observed=m,
+        m=m.filled(m.codes.copy()),
+        scale=(n / n_clusters) ** 0.5 if balanced else 1.0,
+        points=_orthonormal(mean, rng).astype(dtype),
+        reliability=xp.ones(n, dtype),
+        unit=2.0 ** -min(20, (62 - math.ceil(math.log2(n))) // 2) if paced else 1.0,
+        weight=np.full(r, 1 / r),
+        tables=tables,
+        rotation=np.eye(n_clusters),
+        labels=xp.zeros(n, "int32"),
+    )
+    _discretise(state)
+    impute(state, first=True)
+    return state
+
+
+def aligned_tables(m: Membership, n_clusters: int, rng: Any) -> np.ndarray:
+    """Each partition rotated onto the K leading left singular vectors of D^-1/2 H; all at once."""
+    table = spectral.vectors(m, n_clusters, rng, None, None)
+    vectors = m._kernels.gather_sum(m, table)
+    vectors /= (m.degrees() ** 0.5)[:, None]
+    sums = to_host(scatter(m, vectors))
+    sums = np.pad(sums, ((0, 0), (0, n_clusters - sums.shape[1])))
+    ends = to_host(m.offsets)
+    for width in set(m.widths.tolist()):
+        rows = ends[:-1][m.widths == width, None] + np.arange(width)
+        sums[rows] = polar(sums[rows])
+    return sums
+
+
+def _discretise(state: State) -> None:
+    """R and Y by spectral rotation: from K rows of F that are long and far from each other, then in turns."""
+    state.rotation = polar(_pivots(state.points).T)
+    update_labels(state)
+    for _ in range(ROTATIONS):
+        before = state.labels
+        update_rotation(state)
+        update_labels(state)
+        if bool((state.labels == before).all()):
+            break
+
+
+def _pivots(x: Array) -> np.ndarray:
+    """K rows, each the one farthest from the span of those before it, as in QR with pivoting."""
+    left = namespace(x).einsum("ij,ij->i", x, x)
+    rows: list[np.ndarray] = []
+    for _ in range(x.shape[1]):
+        rows.append(to_host(x[int(left.argmax())]))
+        newest = np.linalg.qr(np.stack(rows, axis=1))[0][:, -1]
+        left = left - (x @ to_device(newest, device_of(x))) ** 2
+    return np.stack(rows)
+
+
+def _orthonormal(x: Array, rng: Any) -> Array:
+    """The orthonormal matrix nearest to x; where x lacks the rank for it, completed by random columns."""
+    xp, device = namespace(x), device_of(x)
+    values, vectors = np.linalg.eigh(to_host(x.T @ x))
+    lacking = int((values <= 1e-12 * values[-1]).sum())
+    x = x @ to_device(vectors[:, lacking:] / values[lacking:] ** 0.5, device)
+    if lacking:
+        x = xp.concatenate([x, to_device(rng.standard_normal((len(x), lacking)), device)], axis=1)
+        warnings.warn(
+            f"`n_clusters` = {x.shape[1]} is more than the base partitions tell apart: {lacking} of the directions "
+            "that the clusters lie in are random.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    x, triangle = xp.linalg.qr(x)  # for the digits that the square of x has lost
+    signs = to_host(xp.sign(xp.diagonal(triangle)))
+    return x @ to_device(signs[:, None] * np.roll(vectors, -lacking, axis=1).T, device)

@@ -1,0 +1,223 @@
+"""Proximal operators, argmin over z of tau * penalty(z) + |z - x|^2 / 2: plain functions, batched over leading axes.
+
+All take NumPy or CuPy arrays, float32, float64 or complex, and answer in kind. `check=False` leaves out the search for
+NaN, infinity and negative thresholds, which costs a pass and makes the host wait for a device; entries must then be of
+moderate size, as their squares are summed.
+"""
+
+from typing import Any
+
+from gpuensemble import _check, _svt
+from gpuensemble._array import Array, device_of, namespace
+from gpuensemble._svt import Shrunk, shrink_slices
+from gpuensemble.tsvd import fourier, slices, unsliced
+
+__all__ = [
+    "Shrunk",
+    "l21",
+    "mcp_weights",
+    "nuclear",
+    "nuclear_from",
+    "shrink_slices",
+    "soft",
+    "tensor_nuclear",
+    "tensor_nuclear_packed",
+]
+MODERATE = {"float32": 2.0**40, "float64": 2.0**160}  # larger entries, or smaller than 1 / this, are scaled
+
+
+def soft(x: Any, tau: Any, *, check: bool = True) -> Array:
+    """Soft threshold, the prox of the l1 norm: each entry moves towards 0 by tau; a complex one keeps its phase.
+
+    Parameters
+    ----------
+    x : array
+    tau : float or array that broadcasts to the shape of `x`
+        Not negative; one for each entry gives the weighted l1 norm.
+    check : bool
+        Whether to look for NaN, infinity and negative thresholds first.
+    """
+    x = _check.numbers_of(x, "x")
+    tau = _check.thresholds(tau, "tau", x, x.shape, check)
+    if check:
+        _check.finite(x, "x")
+    if x.dtype.kind == "c":
+        return _shortened(x, abs(x), tau)
+    return x - namespace(x).clip(x, -tau, tau)
+
+
+def l21(x: Any, tau: Any, *, check: bool = True) -> Array:
+    """Shrink the columns, the prox of the l21 norm: the length of each column is reduced by tau, to 0 at least.
+
+    A kept column is x_i (|x_i| - tau) / |x_i|: Eq. 15 of RSEC, which prints the factor alone.
+
+    Parameters
+    ----------
+    x : array, ... x m x n
+    tau : float or array that broadcasts to ... x 1 x n
+        Not negative.
+    check : bool
+        Whether to look for NaN, infinity and negative thresholds first.
+    """
+    x = _check.numbers_of(x, "x", 2)
+    tau = _check.thresholds(tau, "tau", x, (*x.shape[:-2], 1, x.shape[-1]), check)
+    if check:
+        _check.finite(x, "x")
+    return _shortened(x, (abs(x) ** 2).sum(-2, keepdims=True) ** 0.5, tau)
+
+
+def _shortened(x: Array, length: Array, tau: Any) -> Array:
+    """x times (length - tau)_+ / length."""
+    xp = namespace(x)
+    kept = length > tau
+    return x * xp.where(kept, (length - tau) / xp.where(kept, length, 1), 0)
+
+
+def mcp_weights(x: Any, gamma: float, *, check: bool = True) -> Array:
+    """(1 - |x| / gamma)_+, the slope of the minimax concave penalty; of the gamma-norm, if x are singular values.
+
+    Parameters
+    ----------
+    x : array
+        Entries, or singular values.
+    gamma : float
+        Positive; from this size on there is no penalty.
+    check : bool
+        Whether to look for NaN and infinity first.
+    """
+    x, gamma = _check.numbers_of(x, "x"), _check.threshold(gamma, "gamma")
+    if gamma == 0:
+        raise ValueError("`gamma` must be positive, got 0.")
+    if check:
+        _check.finite(x, "x")
+    return namespace(x).maximum(1 - abs(x) / gamma, 0)
+
+
+def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> Array:
+    """Singular value thresholding, the prox of the nuclear norm: singular values are reduced by tau, to 0 at least.
+
+    The algorithm is chosen from the shape and the device (`_svt.algorithm`); in float64 all of them agree with LAPACK's
+    SVD to 1e-10 of the largest singular value, in float32 to 1e-4.
+
+    Parameters
+    ----------
+    x : array, ... x m x n
+    tau : float
+        Not negative.
+    weights : array of min(m, n) numbers, optional
+        Not negative; they belong to the singular values in descending order, which become (sigma - tau * weight)_+.
+    check : bool
+        Whether to look for NaN, infinity and negative weights first.
+    """
+    x, tau = _check.numbers_of(x, "x", 2), _check.threshold(tau, "tau")
+    weights = _check.rank_weights(weights, x, check)
+    unit = _unit(x) if check else 1.0
+    if unit != 1:
+        return _svt.thresholded(x * unit, tau * unit, weights) / unit
+    return _svt.thresholded(x, tau, weights)
+
+
+def _unit(x: Array) -> float:
+    """A power of two that brings the entries to moderate size; 1 where they are."""
+    size, limit = _check.largest(x, "x"), MODERATE[x.real.dtype.name]
+    unit = 1.0
+    while size * unit > limit:
+        unit /= limit
+    while 0 < size * unit < 1 / limit:
+        unit *= limit
+    return unit
+
+
+def nuclear_from(
+    x: Array, tau: float, weights: Array | None = None, *, start: Array | None = None, defer: bool = False
+) -> Shrunk:
+    """`nuclear` of one matrix, with its singular values and vectors: for iterations. Nothing is checked.
+
+    Parameters
+    ----------
+    x : array, m x n
+    tau, weights
+        As in `nuclear`; `weights` in the library of `x`.
+    start : array, optional
+        `basis` of an earlier result. If this one has a similar rank, and a low one, it is found in less time (on the
+        CPU); no singular value above its threshold is missed in any case.
+    defer : bool
+        Do not wait for a device. The result then is to be used only if its `unsure`, an array of one bool, turns out to
+        be False when the caller next waits; otherwise a singular value that counts was smaller than 1e-5 (float32:
+        1e-2) of the largest, and this is to be called again without `defer`.
+
+    Returns
+    -------
+    Shrunk
+        `matrix`, `values` (its singular values, descending), `basis` (a singular vector of the shorter side, on the
+        right of a square matrix, for each value) and `unsure`.
+    """
+    limits = _svt.thresholds(x, tau, weights)
+    if defer and device_of(x) != "cpu":
+        return _svt.by_gram_at_once(x, limits)
+    rank = None if start is None else start.shape[1]
+    return _svt.by_gram(x, limits, None if rank is None else rank + rank // 2 + 10)
+
+
+def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) -> Array:
+    """The prox of the tensor nuclear norm: singular value thresholding of the Fourier slices along `axis`.
+
+    The norm is 1/n3 times the sum of the slices' nuclear norms, n3 the length of `axis`; hence the slices of the
+    unnormalised FFT are reduced by tau. Of a real tensor half of them are computed.
+
+    Parameters
+    ----------
+    x : array, ... x three axes
+    tau : float
+        Not negative.
+    axis : int
+        The one of the last three axes that the Fourier transform runs along; the slices are the other two.
+    check : bool
+        Whether to look for NaN and infinity first.
+    """
+    x, tau = _check.numbers_of(x, "x", 3), _check.threshold(tau, "tau")
+    axis = _check.axis_of(axis, x.ndim)
+    unit = _unit(x) if check else 1.0
+    if unit != 1:
+        return tensor_nuclear(x * unit, tau * unit, axis, check=False) / unit
+    if x.ndim > 3:
+        return namespace(x).stack([tensor_nuclear(part, tau, axis, check=False) for part in x])
+    return _tensor(x, tau, axis)
+
+
+def _tensor(x: Array, tau: float, axis: int) -> Array:
+    """The prox for one tensor."""
+    xp = namespace(x)
+    front = xp.moveaxis(x, axis, 0)
+    turned = front.shape[1] < front.shape[2]  # the short side of the slices comes last
+    front = front.swapaxes(1, 2) if turned else front
+    if x.dtype.kind == "f" and front.shape[2] in _svt.PAIRED:
+        packed = xp.ascontiguousarray(front).view(xp.result_type(x.dtype, "complex64"))
+        out = _shrink_packed(fourier("fft", packed, 0), tau).view(x.dtype)
+    else:
+        spectrum = _svt.thresholded(slices(front, 0), tau, None)
+        out = unsliced(spectrum, 0, len(front), x.dtype.kind == "f")
+    return xp.moveaxis(out.swapaxes(1, 2) if turned else out, 0, axis)
+
+
+def tensor_nuclear_packed(z: Array, tau: float) -> Array:
+    """`tensor_nuclear` along axis 0 of a real n3 x n x 2 tensor whose two planes are the real and imaginary part of z.
+
+    z is overwritten on the CPU; the result is what is returned. Nothing is checked.
+
+    Parameters
+    ----------
+    z : complex array, n3 x n, or n3 x n x c for 2 c planes, c at most 4
+    tau : float
+    """
+    return _shrink_packed(fourier("fft", z if z.ndim == 3 else z[:, :, None], 0, overwrite=True), tau).reshape(z.shape)
+
+
+def _shrink_packed(spectrum: Array, tau: float) -> Array:
+    """Threshold the spectrum of pairs of real planes x1 + i x2, and transform it back.
+
+    A row of x1 + i x2 at frequency f, and the conjugate of that at -f, are sqrt(2) times a rotation of the two rows
+    that x1 and x2 have at f; so they take the place of these, with sqrt(2) times the threshold, and no row is unpacked.
+    """
+    shrink_slices(spectrum.swapaxes(1, 2), 2**0.5 * tau, mirrored=True)
+    return fourier("ifft", spectrum, 0, overwrite=True)

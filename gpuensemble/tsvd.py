@@ -1,0 +1,103 @@
+"""Tensors of three axes as matrices of tubes: t-product, t-SVD, tensor nuclear norm, all through Fourier slices.
+
+The tubes run along `axis`; a t-product convolves them in a circle. A real tensor has a spectrum that is symmetric, so
+that only its first half is worked on (`slices`).
+"""
+
+from typing import Any
+
+import scipy.fft
+
+from gpuensemble import _check
+from gpuensemble._array import Array, device_of, namespace
+from gpuensemble._cpu_features import threads
+
+
+def fourier(name: str, x: Array, axis: int, overwrite: bool = False, **options: Any) -> Array:
+    """A Fourier transform of scipy.fft, with all threads, or of cupy.fft; `overwrite` may use the memory of x."""
+    if device_of(x) == "cpu":
+        return getattr(scipy.fft, name)(x, axis=axis, overwrite_x=overwrite, workers=threads(), **options)
+    return getattr(namespace(x).fft, name)(x, axis=axis, **options)
+
+
+def slices(x: Array, axis: int) -> Array:
+    """The Fourier slices along `axis`, which comes to the front: all n3 of a complex tensor, n3 // 2 + 1 of a real."""
+    return fourier("fft" if x.dtype.kind == "c" else "rfft", namespace(x).moveaxis(x, axis, 0), 0)
+
+
+def unsliced(spectrum: Array, axis: int, n3: int, is_real: bool) -> Array:
+    """The inverse of `slices`; overwrites the spectrum."""
+    x = fourier("irfft", spectrum, 0, n=n3, overwrite=True) if is_real else fourier("ifft", spectrum, 0, overwrite=True)
+    return namespace(x).moveaxis(x, 0, axis)
+
+
+def tproduct(a: Any, b: Any, axis: int = -1) -> Array:
+    """The t-product: slice by slice the matrix product in the Fourier domain along `axis`.
+
+    Parameters
+    ----------
+    a, b : arrays of three axes
+        The axes other than `axis` are those of matrices, m x k and k x n.
+    axis : int
+    """
+    a, b = _tensor(a, "a", axis), _tensor(b, "b", axis)
+    xp, is_real = namespace(a, b), "c" not in a.dtype.kind + b.dtype.kind
+    if not is_real:
+        a, b = a + 0j, b + 0j
+    if a.shape[axis] != b.shape[axis]:
+        raise ValueError(f"`b` must have the length {a.shape[axis]} of `a` along axis {axis}, got {b.shape[axis]}.")
+    left, right = slices(a, axis), slices(b, axis)
+    if left.shape[2] != right.shape[1]:
+        raise ValueError(f"`b` must have slices of {left.shape[2]} rows, as `a` has columns, got {right.shape[1]}.")
+    return unsliced(xp.matmul(left, right), axis, a.shape[axis], is_real)
+
+
+def transpose(a: Any, axis: int = -1) -> Array:
+    """The transpose in the sense of the t-product: each Fourier slice becomes its conjugate transpose."""
+    a = _tensor(a, "a", axis)
+    xp = namespace(a)
+    front = xp.moveaxis(a, axis, 0).conj().swapaxes(1, 2)
+    turned = xp.concatenate([front[:1], front[:0:-1]])
+    return xp.moveaxis(turned, 0, axis)
+
+
+def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
+    """The t-SVD x = U * S * V', with slices of U and V orthonormal in the Fourier domain and S diagonal.
+
+    Parameters
+    ----------
+    x : array of three axes
+        Real or complex.
+    axis : int
+
+    Returns
+    -------
+    U, S, V : arrays
+        With slices m x k, k x k and n x k, k = min(m, n); ``tproduct(tproduct(U, S), transpose(V))`` is x.
+    """
+    x = _tensor(x, "x", axis)
+    xp, n3, is_real = namespace(x), x.shape[axis], x.dtype.kind != "c"
+    u, sigma, vh = xp.linalg.svd(slices(x, axis), full_matrices=False)
+    s = sigma[:, None, :] * xp.eye(sigma.shape[1], dtype=u.dtype)
+    u, s, v = (unsliced(part, axis, n3, is_real) for part in (u, s, vh.conj().swapaxes(1, 2)))
+    return u, s, v
+
+
+def tensor_nuclear_norm(x: Any, axis: int = -1) -> Array:
+    """1/n3 times the sum of the nuclear norms of all n3 Fourier slices along `axis`: a 0-d array."""
+    x = _tensor(x, "x", axis)
+    xp, n3 = namespace(x), x.shape[axis]
+    norms = xp.linalg.svd(slices(x, axis), compute_uv=False).sum(1)
+    if x.dtype.kind != "c":  # the slices between the first and the middle one stand for two
+        norms[1 : (n3 + 1) // 2] *= 2
+    return norms.sum() / n3
+
+
+def _tensor(x: Any, name: str, axis: int) -> Array:
+    """A finite tensor of three axes, one of which is `axis`."""
+    x = _check.numbers_of(x, name, 3)
+    if x.ndim != 3:
+        raise ValueError(f"`{name}` must have 3 axes, got an array of shape {x.shape}.")
+    _check.axis_of(axis, 3)
+    _check.finite(x, name)
+    return x
