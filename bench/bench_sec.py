@@ -24,14 +24,16 @@ def ensemble(n, r, k, holes=0.0, clusters=40, noise=0.7):
     return codes, start
 
 
-def ours(m, start, k):
-    """One run of Lloyd's iteration; labels, iterations and the share of rows evaluated."""
+def ours(m, start, k, max_iter=300, skip=True):
+    """One run of Lloyd's iteration: its labels, and the share of rows evaluated in each iteration."""
     import numpy as np
 
-    from gpuensemble import kmeans, models
+    from gpuensemble import blocks, kmeans, models
 
-    costs = models.SECCosts(m, None, np.ones(len(m.widths)), None, "float64")
-    return kmeans.lloyd(m, costs.begin(m, None), costs, start, k, 300)
+    table = blocks.whole(m)
+    costs = models.SECCosts(table, np.ones(len(m.widths)), None, "float64")
+    run = kmeans.lloyd(table, costs, kmeans.Given(start), k, max_iter, skip)
+    return *table.columns(kmeans.labels_of, costs, run.recipe), run.evaluated
 
 
 def theirs(rows, weight, start, k, algorithm):
@@ -63,8 +65,8 @@ def convergence():
         values = np.repeat(1 / weight, r)
         columns = (codes + m.offsets[:-1]).ravel()
         rows = csr_matrix((values, columns, np.arange(0, n * r + 1, r, dtype=np.int32)), shape=m.shape)
-        run = ours(m, start, k)
-        candidates = {"gpuensemble": lambda m=m, s=start, k=k: ours(m, s, k).labels}
+        _, evaluated = ours(m, start, k)
+        candidates = {"gpuensemble": lambda m=m, s=start, k=k: ours(m, s, k)[0]}
         for algorithm in ("lloyd", "elkan") if n <= 100_000 else ("lloyd",):
             candidates[f"scikit-learn {algorithm}"] = lambda a=algorithm, x=rows, w=weight, s=start, k=k: (
                 theirs(x, w, s, k, a).labels_
@@ -74,8 +76,8 @@ def convergence():
             candidates,
             peer="scikit-learn lloyd",
             agree=lambda one, two: bool((one == two).mean() >= 0.999),
-            wanted=4 if len(run.evaluated) >= 15 else 3,
-            notes={"iterations": len(run.evaluated), "rows_evaluated": round(sum(run.evaluated), 2)},
+            wanted=4 if len(evaluated) >= 15 else 3,
+            notes={"iterations": len(evaluated), "rows_evaluated": round(sum(evaluated), 2)},
         )
         del rows, values, columns
 
@@ -93,10 +95,7 @@ def holes():
         memberships[share] = Membership(codes, np.full(r, 40), device="cpu")
 
     def five(m):
-        from gpuensemble import kmeans, models
-
-        costs = models.SECCosts(m, None, np.ones(r), None, "float64")
-        return kmeans.lloyd(m, costs.begin(m, None), costs, start, k, 5, skip=False).path
+        return ours(m, start, k, max_iter=5, skip=False)
 
     yield harness.Case(
         "five iterations with 40 % holes",
@@ -111,16 +110,22 @@ def start():
     """The spectral start against the fit that follows."""
     import numpy as np
 
-    from gpuensemble import Membership, spectral
+    from gpuensemble import Membership, embedding
+    from gpuensemble.blocks import whole
 
     n, r, k = 1_000_000, 50, 20
     codes, begin = ensemble(n, r, k)
     m = Membership(codes, np.full(r, 40), device="cpu")
+
+    def spectral():
+        table = whole(m)
+        return embedding.start(table, k, np.random.default_rng(0)).labels(table.block)
+
     yield harness.Case(
         f"spectral start, n={n:,}",
         {
-            "spectral start": lambda: spectral.labels(m, k, np.random.default_rng(0)),
-            "fit from a random start": lambda: ours(m, begin, k).labels,
+            "spectral start": spectral,
+            "fit from a random start": lambda: ours(m, begin, k)[0],
         },
         peer="fit from a random start",
         agree=lambda one, two: True,

@@ -1,5 +1,6 @@
 """The harness of the package, for the benches of this folder."""
 
-from gpuensemble._harness import Case, line, main, run
+from gpuensemble._harness import Case, line, main, peak_growth, run, seconds
+from gpuensemble._machine import describe as machine
 
-__all__ = ["Case", "line", "main", "run"]
+__all__ = ["Case", "line", "machine", "main", "peak_growth", "run", "seconds"]

@@ -51,6 +51,47 @@ def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
     return _assemble(coded(), len(columns), names), categories
 
 
+class Scan(NamedTuple):
+    """What some rows of a table say of it."""
+
+    values: list[np.ndarray]  # of each column
+    complete: bool
+
+
+def scan(labels: Any, first: int) -> Scan:
+    """Look at some rows of a table, the first of which has the number `first`: some columns may be all holes."""
+    columns, names = _columns(labels, first)
+    found, complete = [], True
+    seen: Array = False
+    for i, column in enumerate(columns):
+        local, values = _factorize(column, names, i)
+        if len(values):
+            _check_values(local, values, names, i)
+        seen = (local >= 0) | seen
+        complete = complete and bool((local >= 0).all())
+        found.append(values)
+    _check_seen(seen, names)
+    return Scan(found, complete)
+
+
+def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
+    """The values of each column of a whole table, as `from_labels` finds them, and whether it has no hole."""
+    lengths = {len(one.values) for one in scans}
+    if len(lengths) > 1:
+        raise ValueError(f"`labels` must have as many columns in all its parts, got {sorted(lengths)}.")
+    categories = []
+    for i, parts in enumerate(zip(*(one.values for one in scans), strict=True)):
+        some = [part for part in parts if len(part)]
+        if not some:
+            raise ValueError(f"`labels` must have a label in every column, got only missing ones in column {i}.")
+        if all(part.dtype.kind in "biuf" for part in some):
+            categories.append(np.unique(np.concatenate(some)))
+        else:  # in the order of their first occurrence
+            values = dict.fromkeys(value for part in some for value in part.tolist())
+            categories.append(np.fromiter(values, object, len(values)))
+    return categories, all(one.complete for one in scans)
+
+
 def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded, int]:
     """Read a table whose label values are known. Returns the codes and how many labels are not among them: holes."""
     columns, names = _columns(labels)
@@ -121,36 +162,45 @@ def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: _Names) -> Code
         seen = (local >= 0) | seen
         complete = complete and bool((local >= 0).all())
         widths.append(width)
+    _check_seen(seen, names)
+    return Coded(codes, np.array(widths, "int64"), complete)
+
+
+def _check_seen(seen: Array, names: _Names) -> None:
     if not bool(seen.all()):
         row = names.rows[int((~seen).argmax())]
         raise ValueError(
             f"`{names.table}` must have a label in every row, got only missing ones in row {_check.shown(row)}."
         )
-    return Coded(codes, np.array(widths, "int64"), complete)
+
+
+def code_dtype(width: int) -> str:
+    """The narrowest type of codes that holds `width` clusters and a hole."""
+    return "uint8" if width <= 255 else "uint16" if width <= 65535 else "int32"
 
 
 def _widen(codes: Array, width: int) -> Array:
     """The codes in a type that holds `width` clusters and a hole; a hole, all bits set, stays one."""
-    name = "uint8" if width <= 255 else "uint16" if width <= 65535 else "int32"
+    name = code_dtype(width)
     if np.dtype(name).itemsize <= codes.dtype.itemsize:
         return codes
     return namespace(codes).where(codes == np.iinfo(codes.dtype).max, -1, codes.astype("int32")).astype(name)
 
 
-def _columns(labels: Any) -> tuple[list, _Names]:
-    """The columns of the table and their names."""
+def _columns(labels: Any, first: int = 0) -> tuple[list, _Names]:
+    """The columns of the table and their names; rows without a name are numbered from `first`."""
     if hasattr(labels, "iloc") and hasattr(labels, "columns"):
         columns = [labels.iloc[:, i] for i in range(labels.shape[1])]
         names = _Names("labels", labels.index, labels.columns)
         shape = labels.shape
     elif isinstance(labels, list | tuple):
         columns, shape = _from_rows(labels)
-        names = _Names("labels", range(shape[0]), range(len(columns)))
+        names = _Names("labels", range(first, first + shape[0]), range(len(columns)))
     elif isinstance(labels, np.ndarray) or namespace(labels) is not np:
         labels = _unmasked(labels)
         shape = labels.shape
         columns = list(labels.T) if len(shape) == 2 else []
-        names = _Names("labels", range(shape[0] if shape else 0), range(len(columns)))
+        names = _Names("labels", range(first, first + (shape[0] if shape else 0)), range(len(columns)))
     elif hasattr(labels, "tocsr"):
         raise TypeError(f"`labels` must be a dense table, got a sparse {type(labels).__name__}.")
     else:

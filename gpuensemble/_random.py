@@ -8,7 +8,7 @@ import numpy as np
 
 def generators(random_state: Any, n: int) -> list[np.random.Generator]:
     """Independent generators, the same ones for the same seed."""
-    return [np.random.default_rng(child) for child in _sequence(random_state).spawn(n)]
+    return [np.random.default_rng(child) for child in sequence(random_state).spawn(n)]
 
 
 def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -29,7 +29,8 @@ def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[
         yield hand
 
 
-def _sequence(random_state: Any) -> np.random.SeedSequence:
+def sequence(random_state: Any) -> np.random.SeedSequence:
+    """What all draws come from."""
     if isinstance(random_state, np.random.SeedSequence):
         return random_state
     if isinstance(random_state, np.random.Generator):

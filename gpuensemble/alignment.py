@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from gpuensemble import spectral
+from gpuensemble import embedding
 from gpuensemble._array import Array, device_of, namespace, to_device, to_host
+from gpuensemble.blocks import whole
 from gpuensemble.membership import Membership
 from gpuensemble.partial import State, impute, polar, scatter, update_labels, update_rotation
 
@@ -42,8 +43,8 @@ def start(m: Membership, n_clusters: int, rng: Any, aligned: bool, balanced: boo
 
 def aligned_tables(m: Membership, n_clusters: int, rng: Any) -> np.ndarray:
     """Each partition rotated onto the K leading left singular vectors of D^-1/2 H; all at once."""
-    table = spectral.vectors(m, n_clusters, rng, None, None)
-    vectors = m._kernels.gather_sum(m, table)
+    table = embedding.vectors(whole(m), n_clusters, rng)
+    vectors = m._kernels.gather_sum(m, to_device(table, m.device))
     vectors /= (m.degrees() ** 0.5)[:, None]
     sums = to_host(scatter(m, vectors))
     sums = np.pad(sums, ((0, 0), (0, n_clusters - sums.shape[1])))

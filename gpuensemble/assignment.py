@@ -1,15 +1,17 @@
-"""Repeated assignment of rows to clusters, leaving out the rows that cannot have moved."""
+"""Assignment of rows to clusters for one set of tables after another, leaving out the rows that cannot have moved."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import Array, namespace, to_device
+from gpuensemble._array import Array, device_of, namespace, to_device
 from gpuensemble.membership import Membership
 
 SAFETY = 4.0  # rounding errors are taken to be this much larger than their bound
 BINS = 64  # of the rows' weights
+SHRINK = 1 - 2.0**-21  # of a slack kept in float32, at each change of it: more than it is rounded by
+LARGEST = 3e38  # a slack that float32 holds
 
 
 class Tables(NamedTuple):
@@ -43,79 +45,106 @@ def by_partition(columns: Any, widths: Any, reduce: str = "add") -> Any:
     return getattr(np, reduce).reduceat(columns, np.cumsum(widths) - widths, axis=0)
 
 
+class Change(NamedTuple):
+    """New tables, and by how much the margin of a row may have shrunk since the ones before; on the host."""
+
+    tables: Tables
+    edges: Any  # of the bins of weights
+    rounding: Any  # of each bin: a bound of the rounding error of a margin
+    drift: Any  # bins x K; None: not known, every row is to be evaluated
+
+
 @dataclass
-class Assignment:
-    """Labels of the rows of a Membership for one set of tables after another.
+class Changes:
+    """The change from each set of tables to the next.
 
     A row whose margin, the second least cost minus the least, is larger than what the changes of the tables since its
     last evaluation can have taken off it keeps its label. Rounding errors are taken off as well, so that the labels
     equal those of a full evaluation.
     """
 
-    m: Membership
-    rows: Rows
-    labels: Array
-    skip: bool
-    share: float = 1.0  # of the rows that were evaluated in the last step
-    slack: Any = None  # what is left of the margin of each row
+    widths: Any
+    complete: bool
+    weights: tuple[float, float] | None  # the least and the largest of a row; None: all 1
+    dtype: str
     before: Tables | None = None
 
     def __post_init__(self) -> None:
-        weight = self.rows.weight
-        self.edges, self.bin = np.zeros(2), None
-        if self.skip and weight is not None:
-            low, high = float(weight.min()), float(weight.max())
-            self.edges = np.concatenate([[low], np.geomspace(low, high, BINS + 1)[1:-1], [high]])
-            inner = to_device(self.edges[1:-1].astype(weight.dtype), self.m.device)
-            self.edges[1:-1] = self.edges[1:-1].astype(weight.dtype)
-            self.bin = namespace(weight).searchsorted(inner, weight, side="right")
+        low, high = self.weights or (1.0, 1.0)
+        inner = np.geomspace(low, high, BINS + 1)[1:-1] if low < high else np.empty(0)
+        self.edges = np.concatenate([[low], inner.astype(self.dtype), [high]])
 
-    def step(self, tables: Tables) -> Array:
-        """The labels for new tables."""
-        rows = None
+    def to(self, tables: Tables) -> Change:
+        """The change to new tables."""
+        drift = None
         with np.errstate(invalid="ignore"):  # inf - inf: a NaN counts as too small a margin
-            if self.skip and self.before is not None:
-                self.slack = self.slack - self._drift(self.before, tables)
-                rows = namespace(self.labels).nonzero(~(self.slack > self._rounding(tables)))[0]
-            self.before = tables
-            if rows is None or 2 * len(rows) > len(self.labels):
-                return self._all(tables)
-            return self._some(tables, rows)
+            if self.before is not None:
+                drift = drift_bounds(self.before, tables, self.widths, self.complete, self.edges)
+        self.before = tables
+        return Change(tables, self.edges, self._rounding(tables), drift)
 
-    def _all(self, tables: Tables) -> Array:
-        labels, cost, second = evaluate(self.m, tables, self.rows.weight)
-        self.share = 1.0
-        if self.skip:
-            self.slack = second.astype("float64") - cost - self._rounding(tables)
-        return labels
-
-    def _some(self, tables: Tables, rows: Array) -> Array:
-        self.share = len(rows) / len(self.labels)
-        labels = self.labels.copy()
-        if not len(rows):
-            return labels
-        weight = None if self.rows.weight is None else self.rows.weight[rows]
-        labels[rows], cost, second = evaluate(self.m.take(rows), tables, weight)
-        rounding = self._rounding(tables)
-        rounding = rounding if isinstance(rounding, float) else rounding[rows]
-        self.slack[rows] = second.astype("float64") - cost - rounding
-        return labels
-
-    def _drift(self, before: Tables, after: Tables) -> Array:
-        """How much the margin of each row may have shrunk: a table of bins of weights x labels, looked up."""
-        table = drift_bounds(before, after, self.m.widths, self.m.complete, self.edges)
-        index = self.labels if self.bin is None else self.bin * table.shape[1] + self.labels
-        return to_device(table.ravel(), self.m.device)[index]
-
-    def _rounding(self, tables: Tables) -> Array | float:
-        """A bound of the rounding error of a margin: a number, or one for each row."""
+    def _rounding(self, tables: Tables) -> Any:
         size = np.abs(np.where(np.isinf(tables.table), 0, tables.table)).astype("float64")
-        unit = SAFETY * (len(self.m.widths) + 4) * float(np.finfo(tables.table.dtype).eps)
-        of_table = unit * float(by_partition(size, self.m.widths, "maximum").sum(0).max())
+        unit = SAFETY * (len(self.widths) + 4) * float(np.finfo(tables.table.dtype).eps)
+        of_table = unit * float(by_partition(size, self.widths, "maximum").sum(0).max())
         of_parts = unit * float(np.abs(tables.per_partition.astype("float64")).sum(0).max())
-        if self.rows.weight is None or of_parts == 0:
-            return of_table
-        return of_table + of_parts * self.rows.weight.astype("float64")
+        return of_table + of_parts * self.edges[1:]
+
+
+@dataclass
+class Margins:
+    """The labels of a block's rows, and what is left of their margins."""
+
+    labels: Array
+    slack: Any = None  # float32; None: not known
+    bin: Array | None = None  # of each row's weight; None: there is one bin
+
+    def to(self, change: Change, m: Membership, rows_of: Any, skip: bool) -> int:
+        """New labels for new tables; returns how many rows were evaluated. `rows_of(index)`: Rows of all or some."""
+        some = self._unsure(change, m.device) if skip else None
+        if some is None:
+            weight = rows_of(None).weight
+            self.labels, cost, second = evaluate(m, change.tables, weight)
+            if skip:
+                self._put_in_bins(change.edges, weight)
+                self.slack = _slack(cost, second, change.rounding, self.bin)
+            return len(self.labels)
+        if len(some):
+            self.labels = self.labels.copy()  # the caller compares with the ones before
+            found = evaluate(m.take(some), change.tables, rows_of(some).weight)
+            self.labels[some] = found[0]
+            self.slack[some] = _slack(*found[1:], change.rounding, None if self.bin is None else self.bin[some])
+        return len(some)
+
+    def _unsure(self, change: Change, device: str) -> Array | None:
+        """The rows that may have moved; None: many, or not known."""
+        if self.slack is None or change.drift is None:
+            return None
+        xp = namespace(self.labels)
+        n_clusters = change.drift.shape[1]
+        index = self.labels if self.bin is None else self.bin.astype("int32") * n_clusters + self.labels
+        drift = np.nextafter(change.drift.astype("float32"), np.float32(np.inf))
+        with np.errstate(invalid="ignore"):
+            self.slack = (self.slack - to_device(drift.ravel(), device)[index]) * SHRINK
+            enough = self.slack > _looked_up(change.rounding, self.bin)
+        some = xp.nonzero(~enough)[0]
+        return None if 2 * len(some) > len(self.labels) else some
+
+    def _put_in_bins(self, edges: Any, weight: Array | None) -> None:
+        if self.bin is None and weight is not None and len(edges) > 2:
+            inner = to_device(edges[1:-1].astype(weight.dtype), device_of(weight))
+            self.bin = namespace(weight).searchsorted(inner, weight, side="right").astype("uint8")
+
+
+def _slack(cost: Array, second: Array, rounding: Any, bins: Array | None) -> Array:
+    with np.errstate(invalid="ignore"):
+        margin = second.astype("float64") - cost - _looked_up(rounding, bins)
+        return namespace(margin).minimum(margin * SHRINK, LARGEST).astype("float32")
+
+
+def _looked_up(of_bins: Any, bins: Array | None) -> Any:
+    """Of each row, from a value for each bin: a number where there is one bin."""
+    return float(of_bins[0]) if bins is None else to_device(of_bins, device_of(bins))[bins]
 
 
 def drift_bounds(before: Tables, after: Tables, widths: Any, complete: bool, edges: Any) -> Any:

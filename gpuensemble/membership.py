@@ -106,6 +106,13 @@ class Membership:
         return cls._make(coded, categories, device), unknown
 
     @classmethod
+    def from_coded(
+        cls, codes: Array, widths: Any, complete: bool, categories: list | None, device: str
+    ) -> "Membership":
+        """The Membership of codes as `codes` holds them: not checked, and copied only to another device."""
+        return cls._make(_encode.Coded(codes, widths, complete), categories, device)
+
+    @classmethod
     def _make(cls, coded: _encode.Coded, categories: list | None, device: str) -> "Membership":
         self = cls.__new__(cls)
         self._store(coded, categories, device)

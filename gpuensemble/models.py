@@ -1,17 +1,20 @@
 """What SEC and KCC make of counts: tables of costs and objectives, computed on the host in float64."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 
 from gpuensemble._array import Array, namespace, to_host
 from gpuensemble.assignment import Rows, Tables, by_partition
-from gpuensemble.kmeans import Statistics
+from gpuensemble.blocks import Block, Table
+from gpuensemble.kmeans import NUMBERS, Statistics, rows_of
 from gpuensemble.membership import Membership
 
 UNIT = 1 << 20  # cluster weights are whole multiples of 1 / UNIT
 THETA = 0.4  # of the entropy weights
+CELLS = 1 << 22  # of contingency tables counted in one go
 
 
 class SECCosts:
@@ -23,39 +26,34 @@ class SECCosts:
 
     counts_weight = False  # repeating the whole data leaves the objective as it is: degrees grow, too
 
-    def __init__(
-        self, m: Membership, multiplicity: Array | None, partition_weight: Any, cluster_weight: Any, dtype: str
-    ):
-        self.widths, self.dtype = m.widths, dtype
-        self.of_column = partition_weight.repeat(m.widths)[:, None]
-        self.sizes = to_host(m.sizes(multiplicity))[:, None]
-        self.unit = 1.0  # of degrees and masses
+    def __init__(self, table: Table, partition_weight: Any, cluster_weight: Any, dtype: str):
+        self.number, self.widths, self.dtype = next(NUMBERS), table.widths, dtype
+        self.of_column = partition_weight.repeat(table.widths)[:, None]
+        count = sizes(table)[:, None]
+        self.sizes, self.unit = count, 1.0  # of degrees and masses
         if cluster_weight is not None:
             self.of_column = self.of_column * (cluster_weight[:, None] / UNIT)
-            self.sizes = self.sizes * cluster_weight[:, None]
+            self.sizes = count * cluster_weight[:, None]
             self.unit /= UNIT
-
-    def begin(self, m: Membership, multiplicity: Array | None) -> Rows:
-        """The rows of `fit`, which settle the units that degrees and tables are kept in."""
-        degrees = m.gather_sum(self.sizes)[:, 0]
-        masses = degrees.astype("float64") * (1 if multiplicity is None else multiplicity)
-        self.shift = max(0, math.frexp(float(masses.sum()))[1] - 61)  # degrees lose bits that a sum in 62 cannot hold
+        mass = sum(map(operator.mul, self.sizes[:, 0].tolist(), count[:, 0].tolist()))  # the sum of all degrees
+        self.shift = max(0, mass.bit_length() - 61)  # degrees lose bits that a sum in 62 cannot hold
         self.unit *= 2.0**self.shift
+        least, largest = zip(*table.each(_extremes, self.sizes), strict=True)
         # A power of two of about the least degree keeps tables near 1, so that no sum is subnormal.
-        self.scale = 2.0 ** math.frexp(max(1.0, float(degrees.min())) * self.unit)[1]
-        rows = self._rows(m, multiplicity, degrees)
-        self.total = exact_sum(rows.constant, multiplicity) / self.scale
-        return rows
+        self.scale = 2.0 ** math.frexp(max(1.0, float(min(least))) * self.unit)[1]
+        low, high = (self._shifted(np.array([degree])).astype(dtype) for degree in (min(least), max(largest)))
+        self.weights = float(low[0]), float(high[0])
+        self.total = total_constant(table, self) / self.scale
 
-    def rows(self, m: Membership) -> Rows:
-        """Rows that `fit` did not see; their degrees come from the sizes of the clusters at `fit`."""
-        return self._rows(m, None, m.gather_sum(self.sizes)[:, 0])
-
-    def _rows(self, m: Membership, multiplicity: Array | None, degrees: Array) -> Rows:
-        degrees = namespace(degrees).maximum((degrees + ((1 << self.shift) >> 1)) >> self.shift, 1)
+    def rows(self, m: Membership, multiplicity: Array | None = None) -> Rows:
+        """Of any rows; their degrees come from the sizes of the clusters at `fit`."""
+        degrees = self._shifted(m.gather_sum(self.sizes)[:, 0])
         mass = degrees if multiplicity is None else degrees * multiplicity
         constant = m.gather_sum(self.of_column)[:, 0] * (self.scale / self.unit) / degrees
         return Rows(multiplicity, mass, degrees.astype(self.dtype), constant)
+
+    def _shifted(self, degrees: Array) -> Array:
+        return namespace(degrees).maximum((degrees + ((1 << self.shift) >> 1)) >> self.shift, 1)
 
     def tables(self, statistics: Statistics, summed: bool) -> Tables:
         """Tables of costs, times `scale`."""
@@ -88,34 +86,24 @@ class KCCCosts:
 
     counts_weight = True  # repeating the whole data doubles the objective
 
+    weights = None
+
     def __init__(
-        self,
-        utility: str,
-        normalized: bool,
-        m: Membership,
-        multiplicity: Array | None,
-        partition_weight: Any,
-        cluster_weight: Any,
-        dtype: str,
+        self, utility: str, normalized: bool, table: Table, partition_weight: Any, cluster_weight: Any, dtype: str
     ):
-        self.widths, self.dtype, self.utility = m.widths, dtype, utility
+        self.number, self.widths, self.dtype, self.utility = next(NUMBERS), table.widths, dtype, utility
         self.of_label = 1.0 if cluster_weight is None else cluster_weight[:, None] / UNIT
-        sizes = to_host(m.sizes(multiplicity))[:, None] * self.of_label
-        self.share = sizes * _per_column(_inverse(by_partition(sizes, m.widths)), m.widths)  # P_i
-        normalization = _normalization(self.share, m.widths, utility) if normalized else 1.0
+        weighted = sizes(table)[:, None] * self.of_label
+        self.share = weighted * _per_column(_inverse(by_partition(weighted, self.widths)), self.widths)  # P_i
+        normalization = _normalization(self.share, self.widths, utility) if normalized else 1.0
         self.of_partition = partition_weight[:, None] * normalization
-        self.of_column = _per_column(self.of_partition, m.widths) * self.of_label
+        self.of_column = _per_column(self.of_partition, self.widths) * self.of_label
+        self.total = total_constant(table, self)
 
-    def begin(self, m: Membership, multiplicity: Array | None) -> Rows:
-        """The rows of `fit`, which settle the constant of the objective."""
-        rows = self.rows(m)._replace(multiplicity=multiplicity)
-        self.total = exact_sum(rows.constant, multiplicity)
-        return rows
-
-    def rows(self, m: Membership) -> Rows:
+    def rows(self, m: Membership, multiplicity: Array | None = None) -> Rows:
         """Equal weights; the constant is the weight of a row's labels, 0 for the entropy utility."""
         constant = m.gather_sum(self.of_column * (self.utility != "entropy"))[:, 0]
-        return Rows(None, None, None, constant)
+        return Rows(multiplicity, None, None, constant)
 
     def tables(self, statistics: Statistics, summed: bool) -> Tables:
         """Tables of costs; nothing is per partition, since all weights are 1."""
@@ -154,22 +142,78 @@ class KCCCosts:
             return -np.log(np.where(sums > 0, counts * _inverse(sums), self.share))
 
 
-def entropy_weights(m: Membership, multiplicity: Array | None) -> Any:
+def sizes(table: Table) -> Any:
+    """The size of each cluster of all partitions."""
+    return table.total(_sizes)
+
+
+def _sizes(block: Block) -> Any:
+    return to_host(block.m.sizes(block.multiplicity))
+
+
+def _extremes(block: Block, of_clusters: Any) -> tuple[int, int]:
+    """The least and the largest degree."""
+    degrees = block.m.gather_sum(of_clusters)[:, 0]
+    return int(degrees.min()), int(degrees.max())
+
+
+def total_constant(table: Table, costs: Any) -> float:
+    """What the costs leave out, of all rows: a sum in whole multiples of a power of two, whatever the order."""
+    largest = max(table.each(_largest_constant, costs))
+    if largest <= 0:
+        return 0.0
+    scale = 2.0 ** (61 - math.frexp(largest * table.n_rows)[1])
+    return table.total(_sum_of_constants, costs, scale) / scale
+
+
+def _largest_constant(block: Block, costs: Any) -> float:
+    return float(_of_table(block, costs).max())
+
+
+def _sum_of_constants(block: Block, costs: Any, scale: float) -> int:
+    terms = _of_table(block, costs)
+    return int(namespace(terms).rint(terms * scale).astype("int64").sum())
+
+
+def _of_table(block: Block, costs: Any) -> Array:
+    """The constant of each row of the table, times its weight."""
+    constant = block.of_table(rows_of(block, costs).constant)
+    return constant if block.weight is None else constant * block.weight
+
+
+def entropy_weights(table: Table) -> Any:
     """Weights of clusters in units of 1 / UNIT: exp(-h_c / (THETA r)), h_c the entropy of the others' labels inside c.
 
     After Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
     """
+    entropies, first, r = [], 0, len(table.widths)
+    while first < r:
+        last = first + 1
+        while last < r and int(table.widths[first : last + 1].sum()) * table.n_columns <= CELLS:
+            last += 1
+        for i, counts in zip(range(first, last), table.total(_contingencies, first, last), strict=True):
+            inside = _entropy(counts, table.widths)
+            entropies.append(inside.sum(0) - inside[i])
+        first = last
+    weights = np.exp(-np.concatenate(entropies) / (THETA * r))
+    return np.maximum(np.rint(UNIT * weights), 1).astype("int64")
+
+
+def _contingencies(block: Block, first: int, last: int) -> tuple:
+    """The contingency tables of partitions first .. last - 1 with all partitions, on the host."""
+    m, multiplicity = block.m, block.multiplicity
     xp = namespace(m.codes)
     hole = xp.asarray(-1).astype(m.codes.dtype)
-    entropies = []
-    for i, width in enumerate(m.widths.tolist()):
+    found = []
+    for i in range(first, last):
         rows = slice(None) if m.complete else xp.nonzero(m.codes[:, i] != hole)[0]
         some, weight = m.take(rows), None if multiplicity is None else multiplicity[rows]
-        labels = some.codes[:, i].astype("int32")
-        inside = _entropy(to_host(m._kernels.count(some, labels, weight, width)), m.widths)
-        entropies.append(inside.sum(0) - inside[i])
-    weights = np.exp(-np.concatenate(entropies) / (THETA * len(m.widths)))
-    return np.maximum(np.rint(UNIT * weights), 1).astype("int64")
+        width = int(m.widths[i])
+        if len(some.codes):
+            found.append(to_host(m._kernels.count(some, some.codes[:, i].astype("int32"), weight, width)))
+        else:
+            found.append(np.zeros((m.n_columns, width), "int64"))
+    return tuple(found)
 
 
 def _entropy(counts: Any, widths: Any) -> Any:
@@ -195,13 +239,3 @@ def _inverse(x: Any) -> Any:
 def _per_column(x: Any, widths: Any) -> Any:
     """Rows of an r x K array repeated for the columns of each partition; a single row stands for all."""
     return x.repeat(widths, axis=0) if len(x) == len(widths) else x
-
-
-def exact_sum(x: Array, multiplicity: Array | None) -> float:
-    """A sum that does not depend on the order: in whole multiples of a power of two."""
-    terms = x if multiplicity is None else x * multiplicity
-    largest = float(terms.max())
-    if largest <= 0:
-        return 0.0
-    scale = 2.0 ** (61 - math.frexp(largest * len(x))[1])
-    return int(namespace(x).rint(terms * scale).astype("int64").sum()) / scale

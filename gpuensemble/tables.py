@@ -8,12 +8,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuensemble import _text
 from gpuensemble._array import Array
+from gpuensemble._files import whole
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
@@ -153,24 +154,6 @@ def check_output(path: str | None, endings: tuple[str, ...] = ENDINGS) -> None:
         raise ValueError(f"`{path}` must be a file, or nothing yet, got something else.")
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise ValueError(f"`{path}` must be in a folder that is there and can be written to.")
-
-
-@contextlib.contextmanager
-def whole(path: str) -> Iterator[BinaryIO]:
-    """A file that takes its name when all is written; if anything fails, what was there before stays."""
-    target = Path(path).resolve()
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    except OSError as error:
-        error.filename = error.filename or path  # a full disk does not say which file it was
-        raise
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def write_json(path: str, value: Any) -> None:

@@ -1,15 +1,17 @@
 """What SEC and KCC share: k-means over the membership operator as a scikit-learn estimator."""
 
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from gpuensemble import _check, kmeans, models, seeding, spectral
+from gpuensemble import _check, _random, checkpoint, embedding, kmeans, models, outputs, seeding, sources
 from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
-from gpuensemble._random import generators
-from gpuensemble.assignment import Rows, evaluate
+from gpuensemble.assignment import evaluate
+from gpuensemble.blocks import InMemory, Table
 from gpuensemble.estimators._labels import LabelConsensus
 from gpuensemble.membership import Membership
 
@@ -17,16 +19,8 @@ STARTS = ("spectral", "k-means++", "random")
 MERGE_SAMPLE = 4096  # rows looked at to see whether merging equal rows pays
 
 
-class Samples(NamedTuple):
-    """The rows that k-means works on: distinct ones, if merging them pays."""
-
-    m: Membership
-    multiplicity: Array | None
-    group: Array | None  # of each given row: its distinct row; None: they are the given rows
-
-
 class KMeansConsensus(LabelConsensus):
-    """k-means over a Membership; a subclass says what it costs."""
+    """k-means over a table of labels; a subclass says what it costs."""
 
     def fit(self, labels: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
         """Find the consensus of a table of labels.
@@ -34,7 +28,9 @@ class KMeansConsensus(LabelConsensus):
         Parameters
         ----------
         labels : n x r table
-            As in `Membership.from_labels`: any hashable labels; NaN, None and -1 are holes.
+            As in `Membership.from_labels`: any hashable labels; NaN, None and -1 are holes. A `numpy.memmap` and the
+            path of a `.npy` file, of Parquet or of Zarr are streamed from disk; a Dask array or DataFrame stays where
+            it is. The answer has the same bits for any blocks and any number of workers.
         y : ignored
         sample_weight : array of n numbers, optional
             Multiplicities: a whole weight equals that many copies of the row. Weights that are not whole are rounded to
@@ -44,25 +40,24 @@ class KMeansConsensus(LabelConsensus):
         -------
         self
         """
-        device = choose_device(self.device, labels)
-        with on(device):
-            m = Membership.from_labels(labels, device)
-            n = len(m.codes)
+        table, unit = sources.table(labels, self.device, self.client, sample_weight)
+        with on(table.device):
+            n = table.n_rows
             _check.integer(self.n_clusters, "n_clusters", 1, n, "n_samples")
             _check.integer(self.max_iter, "max_iter", 1)
             _check.integer(self.n_init, "n_init", 1)
             dtype = _check.choice(self.dtype or "float64", "dtype", _check.FLOATS)
-            weight, unit = _check.multiplicities(sample_weight, "sample_weight", device, n)
-            start = self._checked_start(device, n)
-            samples = _samples(m, weight, merge=isinstance(start, str))
-            partition_weight = _check.positive(self.partition_weight, "partition_weight", len(m.widths), "n_partitions")
-            cluster_weight = self._checked_cluster_weight(samples)
-            settings = (samples.m, samples.multiplicity, partition_weight, cluster_weight, dtype)
+            start = self._checked_start(table.device, n)
+            if isinstance(start, str) and isinstance(table, InMemory):
+                table = _merged(table)
+            partition_weight = _check.positive(
+                self.partition_weight, "partition_weight", len(table.widths), "n_partitions"
+            )
+            settings = (table, partition_weight, self._checked_cluster_weight(table), dtype)
             self._costs = self._make_costs(*settings)
-            rows = self._costs.begin(samples.m, samples.multiplicity)
-            run = self._best_run(samples, rows, start, settings)
-            self._store(m, samples, rows, run, device_of(labels), unit)
-        self._remember_columns(labels, len(m.widths))
+            run = self._best_run(start, settings)
+            self._store(table, run, device_of(labels), unit)
+        self._remember_columns(labels, len(table.widths))
         return self
 
     def predict(self, labels: Any) -> Array:
@@ -93,35 +88,77 @@ class KMeansConsensus(LabelConsensus):
             )
         return start
 
-    def _checked_cluster_weight(self, samples: Samples) -> Any:
+    def _checked_cluster_weight(self, table: Table) -> Any:
         """None, or a whole number of units for each cluster."""
         if self.cluster_weight is None:
             return None
         if isinstance(self.cluster_weight, str):
             _check.choice(self.cluster_weight, "cluster_weight", ("entropy",))
-            return models.entropy_weights(samples.m, samples.multiplicity)
-        given = _check.positive(self.cluster_weight, "cluster_weight", samples.m.n_columns, "n_columns")
+            return models.entropy_weights(table)
+        given = _check.positive(self.cluster_weight, "cluster_weight", table.n_columns, "n_columns")
         return (given * models.UNIT).round().clip(1).astype("int64")
 
-    def _best_run(self, samples: Samples, rows: Rows, start: Any, settings: tuple) -> kmeans.Run:
+    def _best_run(self, start: Any, settings: tuple) -> kmeans.Progress:
         """The run with the least objective; the earlier of equals."""
-        m, multiplicity = samples.m, samples.multiplicity
-        runs = []
-        random = isinstance(start, str) and start != "spectral"
-        for rng in _bar(generators(self.random_state, self.n_init if random else 1), self.verbose):
-            if not isinstance(start, str):
-                labels = start
-            elif start == "spectral":
-                weight = None if settings[3] is None else settings[3] / models.UNIT
-                labels = spectral.labels(m, min(self.n_clusters, len(m.codes)), rng, multiplicity, weight)
-            else:
-                seed = seeding.plus_plus if start == "k-means++" else seeding.random_rows
-                by = self._seeding_costs(*settings)
-                labels = seed(m, by.begin(m, multiplicity), by, self.n_clusters, rng)
-            runs.append(kmeans.lloyd(m, rows, self._costs, labels, self.n_clusters, self.max_iter))
+        table = settings[0]
+        key = self._key(start, settings) if self.checkpoint is not None else ""
+        sequence = _random.sequence(self.random_state)
+        saved = checkpoint.Saved(sequence.entropy, 0, None, None)
+        if self.resume and self.checkpoint is not None:
+            saved = checkpoint.load(self.checkpoint, key, self._costs, table.complete) or saved
+        sequence = type(sequence)(saved.entropy)
+        n_starts = self.n_init if isinstance(start, str) and start != "spectral" else 1
+        runs = [] if saved.best is None else [saved.best]
+        with outputs.bar(n_starts, self.max_iter, self.verbose) as show:
+            for number, rng in enumerate(_random.generators(sequence, n_starts)):
+                if number < saved.run:
+                    continue
+                best = min(runs, key=lambda run: run.objective, default=None)
+                begin = saved.current if number == saved.run else None
+                runs.append(
+                    kmeans.lloyd(
+                        table,
+                        self._costs,
+                        begin or self._recipe(start, settings, rng),
+                        self.n_clusters,
+                        self.max_iter,
+                        after_each=self._after_each(show, key, saved._replace(run=number, best=best)),
+                    )
+                )
         return min(runs, key=lambda run: run.objective)
 
-    def _store(self, m: Membership, samples: Samples, rows: Rows, run: kmeans.Run, home: str, unit: float) -> None:
+    def _recipe(self, start: Any, settings: tuple, rng: Any) -> kmeans.Recipe:
+        """How the labels of a start are found."""
+        table, _, cluster_weight, _ = settings
+        if not isinstance(start, str):
+            return kmeans.Given(start)
+        if start == "spectral":
+            weight = None if cluster_weight is None else cluster_weight / models.UNIT
+            return embedding.start(table, min(self.n_clusters, table.n_rows), rng, weight)
+        seed = seeding.plus_plus if start == "k-means++" else seeding.random_rows
+        return seed(table, self._seeding_costs(*settings), self.n_clusters, rng)
+
+    def _after_each(self, show: Callable, key: str, saved: checkpoint.Saved) -> Callable:
+        """What is done after each iteration: show it, and save it every so often."""
+
+        def after(progress: kmeans.Progress) -> None:
+            show(saved.run, progress)
+            if self.checkpoint is not None and (progress.converged or len(progress.evaluated) % checkpoint.EVERY == 0):
+                checkpoint.save(self.checkpoint, key, saved._replace(current=progress))
+
+        return after
+
+    def _key(self, start: Any, settings: tuple) -> str:
+        """A name for this table and these settings."""
+        table, partition_weight, cluster_weight, dtype = settings
+        given = start if isinstance(start, str) else to_device(start, "cpu")
+        seed = self.random_state if isinstance(self.random_state, int) else None
+        method = (type(self).__name__, getattr(self, "utility", None), getattr(self, "normalized", None))
+        shape = (method, table.n_rows, self.n_clusters, self.n_init, dtype, seed)
+        parts = (table.widths, models.sizes(table), partition_weight, cluster_weight, table.weight, given)
+        return checkpoint.key_of(shape, *parts)
+
+    def _store(self, table: Table, run: kmeans.Progress, home: str, unit: float) -> None:
         """Results, in the caller's library; what `predict` needs, on the host."""
         if not run.converged:
             warnings.warn(
@@ -130,65 +167,47 @@ class KMeansConsensus(LabelConsensus):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        labels, run = self._without_empty(samples.m, rows, run)
-        labels = labels if samples.group is None else labels[samples.group]
-        self._categories, self._statistics = m.categories, run.statistics
-        self.labels_ = to_device(labels, home)
-        self.confidence_ = to_device(self._confidence(samples, rows, run), home)
-        self.centers_ = to_device(self._costs.centers(run.statistics), home)
+        statistics, recipe = self._without_empty(table, run)
+        tables = self._costs.tables(statistics, table.complete)
+        labels, confidence = outputs.columns(table, self.out, home, kmeans.finish, self._costs, recipe, tables)
+        self._categories, self._statistics = table.categories, statistics
+        self.labels_, self.confidence_ = labels, confidence
+        self.centers_ = to_device(self._costs.centers(statistics), home)
         unit = unit if self._costs.counts_weight else 1.0
         self.objective_ = run.objective * unit
         self.objective_path_ = [value * unit for value in run.path]
         self.n_iter_ = len(run.evaluated)
         self.evaluated_ = run.evaluated
-        self.device_ = m.device
+        self.device_ = table.device
 
-    def _without_empty(self, m: Membership, rows: Rows, run: kmeans.Run) -> tuple[Array, kmeans.Run]:
-        """Labels 0 .. K' - 1 of the clusters that are not empty; fewer than asked for only where rows are."""
+    def _without_empty(self, table: Table, run: kmeans.Progress) -> tuple[kmeans.Statistics, Any]:
+        """The statistics of the clusters that are not empty, fewer than asked for only where rows are; and a recipe.
+
+        The recipe is None where the labels are the cheapest by the tables of the statistics.
+        """
         counts, masses = run.statistics
         used = (counts > 0).any(0)
         if used.all():
-            return run.labels, run
+            last = isinstance(run.recipe, kmeans.Cheapest) and run.recipe.statistics is run.statistics
+            return run.statistics, None if last and not run.recipe.fillers else run.recipe
         warnings.warn(
             f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {int(used.sum())} clusters.",
             ConvergenceWarning,
             stacklevel=4,
         )
-        kept = kmeans.Statistics(counts[:, used], None if masses is None else masses[:, used])
-        labels, *_ = evaluate(m, self._costs.tables(kept, m.complete), rows.weight)
-        return labels, run._replace(statistics=kept)
-
-    def _confidence(self, samples: Samples, rows: Rows, run: kmeans.Run) -> Array:
-        """1 - (cost of the best cluster) / (cost of the second): 0 on the border, 1 at the centre."""
-        m = samples.m
-        _, cost, second = evaluate(m, self._costs.tables(run.statistics, m.complete), rows.weight)
-        xp = namespace(cost)
-        best, other = (xp.maximum(rows.constant + x, 0) for x in (cost, second))
-        known = xp.isfinite(best) & (other > 0)
-        ratio = xp.where(known, best, 1) / xp.where(known, other, 1)
-        found = 1 - xp.clip(ratio, 0, 1)
-        return found if samples.group is None else found[samples.group]
+        return kmeans.Statistics(counts[:, used], None if masses is None else masses[:, used]), None
 
 
-def _samples(m: Membership, weight: Array | None, merge: bool) -> Samples:
+def _merged(table: InMemory) -> InMemory:
     """Distinct rows with their multiplicities where a sample of rows says that at least half of them are copies."""
+    m, weight = table.block.m, table.block.weight
     n = len(m.codes)
-    step = max(1, n // MERGE_SAMPLE)
-    sample = m.take(slice(None, None, step)) if merge and n > 1 else None
+    sample = m.take(slice(None, None, max(1, n // MERGE_SAMPLE))) if n > 1 else None
     if sample is None or 2 * len(sample.merge().multiplicity) > len(sample.codes):
-        return Samples(m, weight, None)
+        return table
     merged = m.merge()
     multiplicity = merged.multiplicity
     if weight is not None:
         groups = Membership(merged.group[:, None], [len(multiplicity)], device=m.device)
         multiplicity = groups.sizes(weight)
-    return Samples(merged.membership, multiplicity, merged.group)
-
-
-def _bar(runs: list, verbose: int) -> Any:
-    """The runs, with a progress bar on stderr if `verbose`."""
-    if not verbose:
-        return runs
-    from tqdm import tqdm
-
-    return tqdm(runs, desc="starts")
+    return InMemory(replace(table.block, m=merged.membership, multiplicity=multiplicity, group=merged.group))

@@ -16,6 +16,7 @@ from gpuensemble import _check, _cpu_features, _csr, features, kmeans, models, s
 from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
 from gpuensemble._distance import DISTANCES, Block, Features, prepare
 from gpuensemble._random import generators
+from gpuensemble.blocks import InMemory, whole
 from gpuensemble.estimators._labels import Consensus
 from gpuensemble.membership import Membership
 
@@ -242,34 +243,33 @@ def start(parts: list[Features], settings: Settings, rng: Any) -> tuple[list[Par
         return _partition(part, settings, rng=rng, init="random", n_init=settings.n_init)
 
     base = list(settings.in_turn(alone, parts, rngs))
-    m = membership(base)
-    by = _costs(m, "category")
-    rows = by.begin(m, None)
-    seeds = [seeding.plus_plus(m, rows, by, settings.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
-    return base, min(
-        (fuse(m, labels, settings, TRIAL_ITERATIONS) for labels in seeds), key=lambda run: run.objective
-    ).labels
+    table = whole(membership(base))
+    by = _costs(table, "category")
+    seeds = [seeding.plus_plus(table, by, settings.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
+    starts = [seed.labels(table.block, by) for seed in seeds]
+    return base, min((fuse(table, start, settings, TRIAL_ITERATIONS) for start in starts), key=lambda run: run[1])[0]
 
 
 def run(parts: list[Features], base: list[Partition], labels: Array, settings: Settings, verbose: int = 0) -> Run:
     """Algorithm 3 of CMVC, from base partitions and a consensus of them."""
-    fused = fuse(membership(base), labels, settings)
+    fused, _ = fuse(whole(membership(base)), labels, settings)
     path = []
     for _ in _bar(range(settings.max_iter), verbose):
-        labels = fused.labels
+        labels = fused
         base = guide(parts, base, labels, settings)
-        fused = fuse(membership(base), labels, settings)
-        path.append(sum(one.cost for one in base) + settings.trade_off * fused.objective)
-        changed = int((fused.labels != labels).sum())
+        fused, disagreement = fuse(whole(membership(base)), labels, settings)
+        path.append(sum(one.cost for one in base) + settings.trade_off * disagreement)
+        changed = int((fused != labels).sum())
         if not changed:
             break
-    return Run(fused.labels, base, path, changed)
+    return Run(fused, base, path, changed)
 
 
-def fuse(m: Membership, labels: Array, settings: Settings, max_iter: int = INNER_ITERATIONS) -> kmeans.Run:
-    """Line 4: H* by k-means on [H_1 .. H_r], from the current one (Eqs. 3 and 21; with holes Eqs. 23 and 25)."""
-    costs = _costs(m, UTILITIES[settings.distance])
-    return kmeans.lloyd(m, costs.begin(m, None), costs, labels, settings.n_clusters, max_iter)
+def fuse(table: InMemory, labels: Array, settings: Settings, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
+    """Line 4: H* by k-means on [H_1 .. H_r], from the current one (Eqs. 3 and 21; with holes 23 and 25); its cost."""
+    costs = _costs(table, UTILITIES[settings.distance])
+    run = kmeans.lloyd(table, costs, kmeans.Given(labels), settings.n_clusters, max_iter)
+    return *table.columns(kmeans.labels_of, costs, run.recipe), run.objective
 
 
 def guide(parts: list[Features], base: list[Partition], labels: Array, settings: Settings) -> list[Partition]:
@@ -306,8 +306,8 @@ def membership(base: list[Partition]) -> Membership:
     return Membership(codes, [one.width for one in base], device=device_of(codes))
 
 
-def _costs(m: Membership, utility: str) -> models.KCCCosts:
-    return models.KCCCosts(utility, False, m, None, namespace(m.widths).ones(len(m.widths)), None, "float64")
+def _costs(table: InMemory, utility: str) -> models.KCCCosts:
+    return models.KCCCosts(utility, False, table, namespace(table.widths).ones(len(table.widths)), None, "float64")
 
 
 def _bar(iterations: range, verbose: int) -> Any:

@@ -9,9 +9,10 @@ from typing import Any
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from gpuensemble import _check, spectral
+from gpuensemble import _check, embedding
 from gpuensemble._array import choose_device, device_of, on, to_device, to_host
 from gpuensemble._random import generators
+from gpuensemble.blocks import whole
 from gpuensemble.estimators._labels import LabelConsensus
 from gpuensemble.membership import Membership
 
@@ -81,7 +82,8 @@ class EAC(LabelConsensus):
             similarity = m.coassociation(dtype=self.dtype or "float64")
             if self.linkage == "spectral":
                 (rng,) = generators(self.random_state, 1)
-                found = spectral.labels(m, self.n_clusters, rng)
+                table = whole(m)
+                found = embedding.start(table, self.n_clusters, rng).labels(table.block)
             else:
                 found = to_device(tree_labels(to_host(similarity), self.linkage, self.n_clusters), device)
             self.labels_ = to_device(found, device_of(labels))

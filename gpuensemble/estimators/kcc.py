@@ -59,6 +59,10 @@ class KCC(KMeansConsensus):
         device: str = "auto",
         dtype: str | None = None,
         verbose: int = 0,
+        client: Any = None,
+        out: Any = None,
+        checkpoint: Any = None,
+        resume: bool = False,
     ):
         self.n_clusters = n_clusters
         self.utility = utility
@@ -72,6 +76,10 @@ class KCC(KMeansConsensus):
         self.device = device
         self.dtype = dtype
         self.verbose = verbose
+        self.client = client
+        self.out = out
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     def _make_costs(self, *settings: Any) -> models.KCCCosts:
         _check.choice(self.utility, "utility", UTILITIES)

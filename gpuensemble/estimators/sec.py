@@ -37,6 +37,15 @@ class SEC(KMeansConsensus):
         Of the cost tables; float64 by default.
     verbose : int
         1: a progress bar on stderr.
+    client : dask.distributed.Client, optional
+        Work on its workers. A Dask array or DataFrame finds the current client by itself.
+    out : path of an .npy file, optional
+        Where the labels go, whole or not at all; `labels_` is then memory-mapped, as is `confidence_`, which goes to
+        `<name>.confidence.npy` beside it.
+    checkpoint : path, optional
+        Where the state of the fit is kept: a few tables, written every five iterations.
+    resume : bool
+        Go on from the checkpoint, if it is there. The answer is that of a fit that was not cut off.
 
     Attributes
     ----------
@@ -71,6 +80,10 @@ class SEC(KMeansConsensus):
         device: str = "auto",
         dtype: str | None = None,
         verbose: int = 0,
+        client: Any = None,
+        out: Any = None,
+        checkpoint: Any = None,
+        resume: bool = False,
     ):
         self.n_clusters = n_clusters
         self.init = init
@@ -82,8 +95,13 @@ class SEC(KMeansConsensus):
         self.device = device
         self.dtype = dtype
         self.verbose = verbose
+        self.client = client
+        self.out = out
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     def _make_costs(self, *settings: Any) -> models.SECCosts:
         return models.SECCosts(*settings)
 
-    _seeding_costs = _make_costs
+    def _seeding_costs(self, *settings: Any) -> models.SECCosts:
+        return self._costs

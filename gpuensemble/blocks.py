@@ -1,0 +1,325 @@
+"""A table of labels in blocks of rows: do this to each block, and add up what comes back.
+
+A step is a function step(block, *shared) of a module; `shared` goes to every block. Where blocks are is not its affair:
+in memory, on disk or on the workers of a Dask cluster. What a step returns adds up exactly (integers, or floats that
+are whole multiples of one unit), so that neither the blocks nor the order they arrive in change a bit.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gpuensemble._array import Array, namespace, on, to_device, to_host
+from gpuensemble.membership import Membership
+
+LARGE_GRAPHS = {"distributed.admin.large-graph-warning-threshold": "1 TB"}  # tables are sent as tasks, on purpose
+
+
+@dataclass
+class Block:
+    """Some rows of a table. `memo` is what steps remember of them: a cache, which may be lost at any time."""
+
+    m: Membership
+    first: int = 0  # the number of its first row in the table
+    multiplicity: Array | None = None  # of the rows of m, integers; None: all 1
+    group: Array | None = None  # of each row of the table: its row of m, where equal rows are merged; None: the same
+    weight: Array | None = None  # of each row of the table, integers; None: all 1
+    keeps: bool = True  # whether there is memory for what can be worked out again
+    memo: dict = field(default_factory=dict)
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"memo": {}}
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the table, merged or not."""
+        return len(self.m.codes) if self.group is None else len(self.group)
+
+    def of_table(self, of_m: Array) -> Array:
+        """What each row of m has, for each row of the table."""
+        return of_m if self.group is None else of_m[self.group]
+
+    def kept(self, name: Any, make: Callable[[], Any]) -> Any:
+        """What `make` makes, from memory if it was kept."""
+        if name not in self.memo:
+            made = make()
+            if not self.keeps:
+                return made
+            self.memo[name] = made
+        return self.memo[name]
+
+
+def add(one: Any, two: Any) -> Any:
+    """Sums of numbers and arrays, part by part; None stays None."""
+    if isinstance(one, tuple):
+        return tuple(None if a is None else a + b for a, b in zip(one, two, strict=True))
+    return one + two
+
+
+class Table:
+    """What all tables in blocks know, and how their rows are read."""
+
+    def __init__(self, bounds: list[int], widths: Any, complete: bool, categories: list | None, weight: Any = None):
+        self.bounds, self.widths, self.complete, self.categories = bounds, widths, complete, categories
+        self.weight = weight  # of each row, on the host; None: all 1
+        self.n_rows, self.n_columns = bounds[-1], int(widths.sum())
+
+    device = "cpu"  # where what is not in blocks is worked out
+
+    def total(self, step: Callable, *shared: Any) -> Any:
+        """The sum of step(block, *shared) over the blocks."""
+        return functools.reduce(add, self.in_turn(step, *shared))
+
+    def each(self, step: Callable, *shared: Any) -> list:
+        """step(block, *shared) of each block, in their order."""
+        return list(self.in_turn(step, *shared))
+
+    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
+        """step(block, *shared) of each block, in their order, one at a time."""
+        return self._run(step, shared, range(len(self.bounds) - 1))
+
+    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
+        """step(block, *arguments) of some blocks, each with arguments of its own."""
+        return [next(iter(self._run(step, arguments, [index]))) for index, arguments in calls.items()]
+
+    def take(self, rows: Any) -> Membership:
+        """Some rows of the table, ascending numbers on the host."""
+        calls = {}
+        for index, (first, last) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
+            inside = rows[(rows >= first) & (rows < last)] - first
+            if len(inside):
+                calls[index] = (inside,)
+        parts = self.of(_take, calls)
+        codes = namespace(parts[0]).concatenate(parts)
+        return Membership.from_coded(codes, self.widths, self.complete, self.categories, self.device)
+
+    def _run(self, step: Callable, shared: tuple, indices: Iterable[int]) -> Iterator:
+        raise NotImplementedError
+
+
+class InMemory(Table):
+    """One block: the whole table."""
+
+    def __init__(self, block: Block):
+        m = block.m
+        weight = None if block.weight is None else to_host(block.weight)
+        super().__init__([0, block.n_rows], m.widths, m.complete, m.categories, weight)
+        self.block = block
+        self.device = m.device
+
+    def _run(self, step: Callable, shared: tuple, indices: Iterable[int]) -> Iterator:
+        for _ in indices:
+            yield step(self.block, *shared)
+
+    def columns(self, step: Callable, *shared: Any) -> tuple:
+        """Arrays with an entry for each row of the table."""
+        return step(self.block, *shared)
+
+
+def whole(m: Membership, multiplicity: Array | None = None) -> InMemory:
+    """A table in memory, no rows of which are merged."""
+    return InMemory(Block(m, multiplicity=multiplicity, weight=multiplicity))
+
+
+class Streamed(Table):
+    """Blocks read from a file of codes one after the other, the next one while the current one is worked on."""
+
+    def __init__(
+        self,
+        codes: Any,
+        bounds: list[int],
+        widths: Any,
+        complete: bool,
+        categories: list,
+        weight: Any = None,
+        device: str = "cpu",
+    ):
+        super().__init__(bounds, widths, complete, categories, weight)
+        self.codes, self.device = codes, device  # n x r on disk; where blocks go
+        self.memos: list[dict] = [{} for _ in bounds[1:]]
+
+    def _run(self, step: Callable, shared: tuple, indices: Iterable[int]) -> Iterator:
+        return (step(block, *shared) for block in self._blocks(indices))
+
+    def _blocks(self, indices: Iterable[int]) -> Iterator[Block]:
+        with ThreadPoolExecutor(1, thread_name_prefix="gpuensemble-read") as pool:
+            ahead = None
+            for index in indices:
+                following = index, pool.submit(self._read, index)
+                if ahead is not None:
+                    yield self._block(*ahead)
+                ahead = following
+            if ahead is not None:
+                yield self._block(*ahead)
+
+    def _read(self, index: int) -> Array:
+        return np.array(self.codes[self.bounds[index] : self.bounds[index + 1]], order="C", subok=False)
+
+    def _block(self, index: int, codes: Any) -> Block:
+        first, last = self.bounds[index], self.bounds[index + 1]
+        weight = None if self.weight is None else to_device(self.weight[first:last], self.device)
+        m = Membership.from_coded(codes.result(), self.widths, self.complete, self.categories, self.device)
+        return Block(m, first, weight, weight=weight, keeps=False, memo=self.memos[index])
+
+
+def _take(block: Block, rows: Any) -> Any:
+    """The codes of some rows, on the host."""
+    index = to_device(rows, block.m.device)
+    return to_host(block.m.codes[index if block.group is None else block.group[index]])
+
+
+def is_dask(value: Any) -> bool:
+    """Whether it is a Dask array or DataFrame."""
+    return type(value).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(value, "to_delayed")
+
+
+def current_client(client: Any) -> Any:
+    """The client that was given, else the current one of this process; None: there is none."""
+    if client is not None:
+        return client
+    try:
+        from distributed import get_client
+    except ImportError:
+        return None
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def delayed_parts(collection: Any) -> list:
+    """The parts of a Dask array or DataFrame, rows of it each."""
+    if hasattr(collection, "rechunk"):
+        if collection.ndim != 2:
+            raise ValueError(f"`labels` must be a table of samples x partitions, got shape {collection.shape}.")
+        return collection.rechunk({1: -1}).to_delayed().ravel().tolist()
+    return collection.to_delayed()
+
+
+class Cluster:
+    """One object for each block, on the workers of a Dask cluster. All of it are tasks, so what is lost is redone."""
+
+    FAN_IN = 4  # sums added up at a time
+
+    def __init__(self, client: Any, futures: list):
+        self.client, self.futures = client, futures
+
+    @classmethod
+    def loading(cls, client: Any, parts: list) -> "Cluster":
+        """From functions of nothing, or parts of a collection."""
+        import dask
+
+        with dask.config.set(LARGE_GRAPHS):
+            if all(callable(part) and not hasattr(part, "dask") for part in parts):
+                return cls(client, [client.submit(_call, part, pure=False) for part in parts])
+            return cls(client, client.compute(parts))
+
+    def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
+        """Futures of function(object, *own, *shared); `shared` is sent once, and passed on between the workers."""
+        import dask
+
+        own = [()] * len(self.futures) if own is None else own
+        with dask.config.set(LARGE_GRAPHS):
+            common = self.client.submit(_same, shared, pure=False)
+            return [
+                self.client.submit(_apply, function, one, more, common, pure=False)
+                for one, more in zip(self.futures, own, strict=True)
+            ]
+
+    def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
+        """function(object, *own, *shared) of each."""
+        return self.client.gather(self.submit(function, shared, own))
+
+    def total(self, function: Callable, shared: tuple) -> Any:
+        """The sum of function(object, *shared), added up on the workers."""
+        futures = self.submit(function, shared)
+        while len(futures) > 1:
+            futures = [
+                self.client.submit(_add_all, *futures[i : i + self.FAN_IN], pure=False)
+                for i in range(0, len(futures), self.FAN_IN)
+            ]
+        return futures[0].result()
+
+    def some(self, indices: Iterable[int]) -> "Cluster":
+        """Of some blocks."""
+        return Cluster(self.client, [self.futures[i] for i in indices])
+
+
+class OnDask(Table):
+    """Blocks that stay on the workers of a Dask cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        bounds: list[int],
+        widths: Any,
+        complete: bool,
+        categories: list | None,
+        weight: Any = None,
+    ):
+        super().__init__(bounds, widths, complete, categories, weight)
+        self.cluster = cluster
+
+    def total(self, step: Callable, *shared: Any) -> Any:
+        """The sum of step(block, *shared) over the blocks."""
+        return self.cluster.total(_Step(step), shared)
+
+    def each(self, step: Callable, *shared: Any) -> list:
+        """step(block, *shared) of each block, in their order."""
+        return self.cluster.each(_Step(step), shared)
+
+    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
+        """step(block, *shared) of each block, in their order, one at a time in this process."""
+        futures = self.cluster.submit(_Step(step), shared)
+        while futures:
+            yield futures.pop(0).result()
+
+    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
+        """step(block, *arguments) of some blocks, each with arguments of its own."""
+        return self.cluster.some(calls).each(_Step(step), own=calls.values())
+
+    def arrays(self, step: Callable, shared: tuple, dtypes: Iterable[str]) -> tuple:
+        """What the step finds for each row, as Dask arrays on the workers."""
+        import dask.array
+
+        futures = self.cluster.submit(_Step(step), shared)
+        lengths = [last - first for first, last in zip(self.bounds, self.bounds[1:], strict=False)]
+        found = []
+        for i, dtype in enumerate(dtypes):
+            parts = [self.cluster.client.submit(operator.getitem, future, i, pure=False) for future in futures]
+            chunks = [dask.array.from_delayed(part, (n,), dtype) for part, n in zip(parts, lengths, strict=True)]
+            found.append(dask.array.concatenate(chunks))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step on a worker: on the device of the block; arrays come back on the host."""
+
+    step: Callable
+
+    def __call__(self, block: Block, *shared: Any) -> Any:
+        with on(block.m.device):
+            found = self.step(block, *shared)
+        return tuple(map(to_host, found)) if isinstance(found, tuple) else found
+
+
+def _call(function: Callable) -> Any:
+    return function()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _apply(function: Callable, value: Any, own: tuple, shared: tuple) -> Any:
+    return function(value, *own, *shared)
+
+
+def _add_all(*parts: Any) -> Any:
+    return functools.reduce(add, parts)

@@ -1,0 +1,136 @@
+"""Spectral clustering of S = H E H' (E: weights of the columns) without S, over a table in blocks.
+
+The leading left singular vectors of D^-1/2 H E^1/2 come from the C x C matrix A = E^1/2 H' D^-1 H E^1/2, which is only
+multiplied with. What a product sums over rows is rounded to whole multiples of one unit first, so that the sums are
+exact, and the same for any blocks and on every device.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from gpuensemble import features
+from gpuensemble._array import Array, namespace, to_device, to_host
+from gpuensemble.assignment import Tables, by_partition, evaluate
+from gpuensemble.blocks import Block, Table
+from gpuensemble.kmeans import NUMBERS
+from gpuensemble.membership import Membership
+from gpuensemble.models import sizes
+
+CHUNK_ROWS = 1 << 17  # rows embedded at a time
+SAMPLE_ROWS = 100_000  # rows at most that k-means sees
+EXTRA = 8  # columns of a block beyond K: they speed up convergence
+DEPTH = 12  # blocks of the Krylov space at most
+TOLERANCE = 1e-5  # of the eigenvectors' residual, relative to the largest eigenvalue
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The nearest of centres in the embedding: a recipe of labels.
+
+    For a row g(x) = sum of the rows of `projection`, whose direction is embedded, |c|^2 - 2 g.c / |g| is least where
+    |g| |c|^2 - 2 g.c is: the costs of `assign` with a weight |g|.
+    """
+
+    projection: Any
+    tables: Tables
+    number: int = field(default_factory=NUMBERS.__next__)
+
+    def labels(self, block: Block, costs: Any = None) -> Array:
+        """Those of the block."""
+        table = to_device(self.projection, block.m.device)
+        norms = [
+            (chunk._kernels.gather_sum(chunk, table) ** 2).sum(1) ** 0.5
+            for chunk in (block.m.take(rows) for rows in _chunks(block))
+        ]
+        found, *_ = evaluate(block.m, self.tables, namespace(*norms).concatenate(norms))
+        return found
+
+
+def start(table: Table, n_clusters: int, rng: Any, column_weight: Any = None) -> Embedded:
+    """Labels by k-means on the normalised rows of the spectral embedding, of a sample of them where there are many."""
+    projection = vectors(table, n_clusters, rng, column_weight)
+    n = table.n_rows
+    rows = np.sort(rng.choice(n, SAMPLE_ROWS, replace=False)) if n > SAMPLE_ROWS else np.arange(n)
+    merged = table.take(rows).merge()
+    weight = merged.multiplicity
+    if table.weight is not None:
+        groups = Membership(merged.group[:, None], [len(weight)], device=table.device)
+        weight = groups.sizes(table.weight[rows])
+    points = _directions(merged.membership, to_device(projection, table.device))
+    with threadpool_limits(1, "blas"):  # products of a few columns: more threads would only wait for each other
+        fitted = features.kmeans(points, n_clusters, rng, sample_weight=weight.astype("float64"), n_init=10)
+    centers = to_host(fitted.centers)
+    return Embedded(projection, Tables(-2 * projection @ centers.T, (centers**2).sum(1)[None]))
+
+
+def _directions(m: Membership, projection: Array) -> Array:
+    """The rows of the embedding, each of length 1; their common factor w(x)^-1/2 drops out."""
+    points = m._kernels.gather_sum(m, projection)
+    norm = (points**2).sum(1, keepdims=True) ** 0.5
+    return points / namespace(norm).where(norm > 0, norm, 1)
+
+
+def vectors(table: Table, n_clusters: int, rng: Any, column_weight: Any = None) -> Any:
+    """E^1/2 V / sigma: the table whose gathered rows are the embedding, from a block Krylov space of A; on the host.
+
+    V are the K leading eigenvectors of A; the space grows by a block of K + EXTRA products at a time until their
+    residual is small.
+    """
+    weight = np.ones(table.n_columns) if column_weight is None else column_weight
+    root, degrees = weight**0.5, (sizes(table) * weight)[:, None]
+    number = next(NUMBERS)
+
+    def product(block: Any) -> Any:
+        """A @ block."""
+        given = np.ascontiguousarray(root[:, None] * block)
+        # The sum over the rows of cluster c of 1 / degree is at most 1 / e_c, since the degree counts c itself.
+        bound = 2 * float(by_partition(np.abs(given), table.widths, "maximum").sum(0).max()) / float(weight.min())
+        unit = 2.0 ** (math.frexp(bound)[1] - 52)
+        return root[:, None] * table.total(_product, number, degrees, given, unit)
+
+    width = min(n_clusters + EXTRA, table.n_columns)
+    block, _ = np.linalg.qr(rng.standard_normal((table.n_columns, width)))
+    basis, images = block, product(block)
+    while True:
+        values, inner = np.linalg.eigh(basis.T @ images)
+        values, inner = values[::-1][:n_clusters], inner[:, ::-1][:, :n_clusters]
+        residual = float(((images @ inner - basis @ inner * values) ** 2).sum(0).max()) ** 0.5
+        full = basis.shape[1] + width > min(table.n_columns, DEPTH * width)
+        if full or residual <= TOLERANCE * float(values[0]):
+            break
+        block = images[:, -width:]
+        for _ in range(2):  # once more for the orthogonality that rounding took
+            block = block - basis @ (basis.T @ block)
+            block, _ = np.linalg.qr(block)
+        basis = np.concatenate([basis, block], axis=1)
+        images = np.concatenate([images, product(block)], axis=1)
+    sigma = np.maximum(values, float(values[0]) * 1e-12) ** 0.5
+    return np.ascontiguousarray(root[:, None] * (basis @ inner) / sigma)
+
+
+def _product(block: Block, number: int, degrees: Any, given: Any, unit: float) -> Any:
+    """H' D^-1 H @ given for the rows of a block, on the host."""
+    table = to_device(given, block.m.device)
+    share = block.kept(("share", number), lambda: _share(block, degrees))
+    magic = 1.5 * 2.0**52 * unit  # added and taken off again, it rounds to whole units
+    total = 0
+    for rows in _chunks(block):
+        some = block.m.take(rows)
+        gathered = some._kernels.gather_sum(some, table) * share[rows, None]
+        gathered = (gathered + magic) - magic
+        total = some._kernels.scatter_add(some, gathered, some._segment_rows(gathered.shape[1])) + total
+    return to_host(total)
+
+
+def _share(block: Block, degrees: Any) -> Array:
+    """Multiplicity over degree of each row."""
+    found = block.m.gather_sum(degrees)[:, 0]
+    return (1 if block.multiplicity is None else block.multiplicity) / namespace(found).where(found > 0, found, 1)
+
+
+def _chunks(block: Block) -> list[slice]:
+    return [slice(first, first + CHUNK_ROWS) for first in range(0, len(block.m.codes), CHUNK_ROWS)]

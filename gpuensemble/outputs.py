@@ -1,0 +1,87 @@
+"""What a fit over blocks gives back, an entry for each row: in memory, on disk or on a cluster; and its progress."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuensemble._array import to_device, to_host
+from gpuensemble._files import whole
+from gpuensemble.blocks import InMemory, OnDask, Table
+
+DTYPES = ("int32", "float64")  # of labels and confidences
+
+
+def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> tuple[Any, Any]:
+    """Labels and confidences, which `step` finds for each block.
+
+    Arrays in the caller's library, or on a cluster Dask arrays. With `out`, the path of an `.npy` file, both are
+    written to disk, the confidences beside the labels, and come back memory-mapped.
+    """
+    if out is not None:
+        return _on_disk(table, checked(out), step, shared)
+    if isinstance(table, OnDask):
+        return table.arrays(step, shared, DTYPES)
+    if isinstance(table, InMemory):
+        labels, confidence = table.columns(step, *shared)
+        return to_device(labels, home), to_device(confidence, home)
+    into = (np.empty(table.n_rows, DTYPES[0]), np.empty(table.n_rows, DTYPES[1]))
+    for first, parts in _parts(table, step, shared):
+        for array, part in zip(into, parts, strict=True):
+            array[first : first + len(part)] = part
+    return into
+
+
+def checked(out: Any) -> Path:
+    """A path that ends in .npy, in a folder that is there."""
+    if not isinstance(out, str | Path) or Path(out).suffix != ".npy":
+        raise ValueError(f"`out` must be the path of an .npy file, got {out!r}.")
+    if not Path(out).resolve().parent.is_dir():
+        raise ValueError(f"`out` must be in a folder that is there, got {str(out)!r}.")
+    return Path(out)
+
+
+def confidence_path(out: Path) -> Path:
+    """Where the confidences are, beside the labels."""
+    return out.with_suffix(".confidence.npy")
+
+
+def _on_disk(table: Table, out: Path, step: Callable, shared: tuple) -> tuple[Any, Any]:
+    """Both files are written to the end before either takes its name."""
+    paths = (out, confidence_path(out))
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(whole(str(path))) for path in paths]
+        for file, dtype in zip(files, DTYPES, strict=True):
+            header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (table.n_rows,)}
+            np.lib.format.write_array_header_1_0(file, header)
+        for _, parts in _parts(table, step, shared):
+            for file, part, dtype in zip(files, parts, DTYPES, strict=True):
+                file.write(part.astype(dtype, copy=False).tobytes())
+    labels, confidence = (np.load(path, mmap_mode="r") for path in paths)
+    return labels, confidence
+
+
+def _parts(table: Table, step: Callable, shared: tuple) -> Iterator[tuple[int, tuple]]:
+    """The first row of each block, and what the step finds, on the host."""
+    for first, parts in zip(table.bounds, table.in_turn(step, *shared), strict=False):
+        yield first, tuple(map(to_host, parts))
+
+
+@contextlib.contextmanager
+def bar(n_starts: int, max_iter: int, verbose: int) -> Iterator[Callable]:
+    """A function to call with the number of a start and its progress after each iteration: a bar on stderr."""
+    if not verbose:
+        yield lambda start, progress: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=n_starts, desc="starts", unit="start") as shown:
+
+        def show(start: int, progress: Any) -> None:
+            shown.set_postfix(iteration=len(progress.evaluated), objective=f"{progress.objective:.6g}")
+            done = start + int(progress.converged or len(progress.evaluated) == max_iter)
+            shown.update(done - shown.n)
+
+        yield show

@@ -1,0 +1,281 @@
+"""Where tables of labels come from: memory, `.npy`, Parquet, Zarr, Dask. One function makes a table in blocks of them.
+
+A source is a list of pieces, each of which loads some rows. What is not yet in compact codes is read twice: to learn
+the label values of each column, and to write the codes to a temporary file (or to the workers' memory), which k-means
+then reads as often as it needs to.
+"""
+
+import itertools
+import mmap
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuensemble import _check, _encode
+from gpuensemble._array import choose_device, namespace, on, to_host
+from gpuensemble.blocks import (
+    Block,
+    Cluster,
+    OnDask,
+    Streamed,
+    Table,
+    current_client,
+    delayed_parts,
+    is_dask,
+    whole,
+)
+from gpuensemble.membership import Membership
+
+BLOCK_BYTES = 1 << 24  # of codes in a block
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows of an array in memory, or on disk by way of `opened`."""
+
+    opened: Any
+    first: int
+    last: int
+
+    def __call__(self) -> Any:
+        return self.opened()[self.first : self.last]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """An array in a file."""
+
+    path: str
+    dtype: Any
+    offset: int
+    shape: tuple[int, ...]
+    order: Any
+
+    def __call__(self) -> Any:
+        size = self.offset + int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
+        if os.path.getsize(self.path) < size:
+            found = os.path.getsize(self.path)
+            raise ValueError(f"`labels` must be a whole file of {size} bytes, got {found} in {self.path!r}.")
+        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
+
+
+@dataclass(frozen=True)
+class Held:
+    """An array in memory."""
+
+    array: Any
+
+    def __call__(self) -> Any:
+        return self.array
+
+
+@dataclass(frozen=True)
+class Zarr:
+    """A Zarr array."""
+
+    path: str
+
+    def __call__(self) -> Any:
+        import zarr
+
+        return zarr.open_array(self.path, mode="r")
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a Parquet file, as a DataFrame."""
+
+    path: str
+    number: int
+
+    def __call__(self) -> Any:
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetFile(self.path).read_row_group(self.number).to_pandas()
+
+
+@dataclass(frozen=True)
+class Delayed:
+    """A part of a Dask collection, where there is no cluster."""
+
+    part: Any
+
+    def __call__(self) -> Any:
+        return self.part.compute()
+
+
+def table(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Table, float]:
+    """The table in blocks, and what one unit of its weights stands for."""
+    client = current_client(client) if is_dask(labels) else client
+    if client is not None:
+        return _on_workers(labels, device, client, sample_weight)
+    if not (isinstance(labels, str | Path | np.memmap) or is_dask(labels)):
+        device = choose_device(device, labels)
+        with on(device):
+            m = Membership.from_labels(labels, device)
+            weight, unit = _check.multiplicities(sample_weight, "sample_weight", device, len(m.codes))
+            return whole(m, weight), unit
+    device = choose_device(device)
+    codes, widths, complete, categories = _codes(labels)
+    weight, unit = _check.multiplicities(sample_weight, "sample_weight", "cpu", len(codes))
+    rows = max(1, BLOCK_BYTES // (codes.shape[1] * codes.dtype.itemsize))
+    bounds = [*range(0, len(codes), rows), len(codes)]
+    return Streamed(codes, bounds, widths, complete, categories, weight, device), unit
+
+
+def readers(labels: Any) -> list:
+    """Functions of nothing, each of which loads some rows, and which can be sent to a worker."""
+    if is_dask(labels):
+        return [Delayed(part) for part in delayed_parts(labels)]
+    if isinstance(labels, np.memmap):
+        return _slices(_mapped(labels), labels)
+    if isinstance(labels, str | Path):
+        return _of_file(str(labels))
+    if hasattr(labels, "iloc"):
+        rows = max(1, BLOCK_BYTES // max(1, labels.shape[1]))
+        return [Held(labels.iloc[i : i + rows]) for i in range(0, len(labels), rows)]
+    array = labels if isinstance(labels, np.ndarray) or namespace(labels) is not np else np.asarray(labels)
+    return [Held(read()) for read in _slices(Held(to_host(array)), array)]
+
+
+def _of_file(path: str) -> list:
+    if not Path(path).exists():
+        raise ValueError(f"`labels` must be a file that is there, got {path!r}.")
+    if path.endswith(".npy"):
+        opened = _mapped(_opened_npy(path))
+        return _slices(opened, opened())
+    if path.rstrip("/").endswith(".zarr"):
+        return _slices(Zarr(path), _opened_zarr(Zarr(path)))
+    return _row_groups(path)
+
+
+def _slices(opened: Any, array: Any) -> list:
+    """About a block of codes each."""
+    if len(array.shape) != 2 or 0 in array.shape:
+        shape = tuple(array.shape)
+        raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {shape}.")
+    n, r = array.shape
+    rows = max(1, BLOCK_BYTES // r)
+    return [Slice(opened, i, min(n, i + rows)) for i in range(0, n, rows)]
+
+
+def _opened_npy(path: str) -> np.memmap:
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"`labels` must be a whole .npy file of numbers or text, got {path!r}: {error}.") from None
+    return found
+
+
+def _mapped(array: np.memmap) -> Any:
+    """How to open the array in another process; a view of a mapped array goes there as it is."""
+    if array.filename is None or not isinstance(array.base, mmap.mmap) or not array.flags.forc:
+        return Held(array)
+    order = "C" if array.flags.c_contiguous else "F"
+    return Mapped(str(array.filename), array.dtype, array.offset, array.shape, order)
+
+
+def _opened_zarr(opened: Zarr) -> Any:
+    try:
+        import zarr
+    except ImportError:
+        raise ValueError(f"`labels` needs a package that is not there for {opened.path!r}: pip install zarr.") from None
+    try:
+        return opened()
+    except (ValueError, OSError, KeyError, zarr.errors.BaseZarrError) as error:
+        raise ValueError(f"`labels` must be a Zarr array, got {opened.path!r}: {str(error).splitlines()[0]}.") from None
+
+
+def _row_groups(path: str) -> list:
+    """The row groups of a Parquet file, or of all those in a folder in the order of their names."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError(f"`labels` needs a package that is not there for {path!r}: pip install pyarrow.") from None
+    files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+    found = []
+    for file in files:
+        try:
+            groups = pyarrow.parquet.ParquetFile(file).metadata
+        except (pyarrow.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise ValueError(
+                f"`labels` must be an .npy, .zarr or Parquet file, or a folder of these, got {str(file)!r}: {reason}."
+            ) from None
+        sizes = [groups.row_group(i).num_rows for i in range(groups.num_row_groups)]
+        found += [RowGroup(str(file), i) for i, size in enumerate(sizes) if size]
+    if not found:
+        raise ValueError(f"`labels` must have at least one row, got none in {path!r}.")
+    return found
+
+
+def _codes(labels: Any) -> tuple[Any, Any, bool, list]:
+    """Codes on disk, n x r, with their widths, whether there is no hole, and the label values of each column."""
+    reads = readers(labels)
+    first, scans = 0, []
+    for read in reads:
+        rows = read()
+        scans.append(_encode.scan(rows, first))
+        first += len(rows)
+    categories, complete = _encode.joined(scans)
+    widths = np.array([len(values) for values in categories], "int64")
+    direct = _direct(labels, categories)
+    if direct is not None:
+        return direct, widths, complete, categories
+    dtype = _encode.code_dtype(int(widths.max()))
+    shape = (first, len(widths))
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    try:
+        with tempfile.TemporaryFile(prefix="gpuensemble-") as file:  # without a name: it goes with the mapping
+            for read in reads:
+                coded, _ = _encode.from_known_labels(read(), categories)
+                file.write(np.ascontiguousarray(coded.codes).tobytes())
+            file.flush()
+            return np.memmap(file, dtype, "r", 0, shape), widths, complete, categories
+    except OSError as error:
+        place = tempfile.gettempdir()
+        raise OSError(f"The codes of `labels` need {size} bytes in {place!r}: {error.strerror}.") from None
+
+
+def _direct(labels: Any, categories: list) -> Any:
+    """The table itself, if its labels are codes already: 0 .. K_i - 1 in one or two bytes, -1 for a hole."""
+    if isinstance(labels, str | Path):
+        if not str(labels).endswith(".npy"):
+            return None
+        labels = _opened_npy(str(labels))
+    if labels.dtype.kind not in "iu" or labels.dtype.itemsize > 2 or not labels.dtype.isnative:
+        return None
+    widest = max(map(len, categories))
+    code = {1: "uint8", 2: "uint16"}[labels.dtype.itemsize]
+    consecutive = all(int(values[-1]) == len(values) - 1 for values in categories)
+    return labels.view(code) if consecutive and widest <= np.iinfo(code).max else None
+
+
+def _on_workers(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Table, float]:
+    """A table whose blocks are on the workers of a Dask cluster."""
+    raw = Cluster.loading(client, delayed_parts(labels) if is_dask(labels) else readers(labels))
+    sizes = raw.each(len)
+    raw = raw.some([i for i, size in enumerate(sizes) if size])
+    bounds = [0, *np.cumsum([size for size in sizes if size]).tolist()]
+    categories, complete = _encode.joined(raw.each(_encode.scan, own=[(first,) for first in bounds[:-1]]))
+    weight, unit = _check.multiplicities(sample_weight, "sample_weight", "cpu", bounds[-1])
+    widths = np.array([len(values) for values in categories], "int64")
+    weights = [None if weight is None else weight[a:b] for a, b in itertools.pairwise(bounds)]
+    own = list(zip(bounds, weights, strict=False))
+    blocks = Cluster(client, raw.submit(_coded_block, (categories, complete, device), own))
+    return OnDask(blocks, bounds, widths, complete, categories, weight), unit
+
+
+def _coded_block(raw: Any, first: int, weight: Any, categories: list, complete: bool, device: str) -> Block:
+    """On a worker: the codes of some rows, on the device that the worker has."""
+    coded, _ = _encode.from_known_labels(raw, categories)
+    device = choose_device(device, coded.codes)
+    m = Membership.from_coded(coded.codes, coded.widths, complete, categories, device)
+    with on(device):
+        weight = None if weight is None else namespace(m.codes).asarray(weight)
+    return Block(m, first, weight, weight=weight)
