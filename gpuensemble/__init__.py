@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gpuensemble import generate, metrics, plot, prox, simplex, stiefel, tsvd
+from gpuensemble import generate, metrics, plot, prox, segments, simplex, stiefel, tsvd
 from gpuensemble.membership import Membership, coassociation
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "metrics",
     "plot",
     "prox",
+    "segments",
     "simplex",
     "stiefel",
     "tsvd",

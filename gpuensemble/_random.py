@@ -29,6 +29,12 @@ def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[
         yield hand
 
 
+def dealt(n: int, size: int, n_hands: int, random_state: Any) -> tuple[Iterator[np.ndarray], list]:
+    """Hands of `size` of n cards, and a generator to go with each."""
+    dealer, draws = sequence(random_state).spawn(2)
+    return deal(n, size, n_hands, np.random.default_rng(dealer)), generators(draws, n_hands)
+
+
 def sequence(random_state: Any) -> np.random.SeedSequence:
     """What all draws come from."""
     if isinstance(random_state, np.random.SeedSequence):

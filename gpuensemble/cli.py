@@ -93,6 +93,11 @@ def _generate(**options: Any) -> tuple[Any, str, int]:
     return report, _text(report, "{samples} samples x {partitions} partitions"), 0
 
 
+def _fit_segments(**options: Any) -> tuple[Any, str, int]:
+    report = commands.fit_segments(**options, verbose=_verbose())
+    return report, _text(report, "{samples} samples x {partitions} partitions of random rows"), 0
+
+
 def _score(at_least: list[tuple[str, float]], **options: Any) -> tuple[Any, str, int]:
     report = commands.score(**options)
     report["failed"] = [name for name, least in at_least if report[name] < least]
@@ -108,7 +113,7 @@ def _text(report: dict[str, Any], samples: str) -> str:
     words = [samples.format(**report), f"ids in {report['ids']!r}" if "ids" in report else "no ids"]
     if "method" in report:
         words.append("{method} on {device}: {clusters} clusters in {seconds:.2f} s".format(**report))
-    return ", ".join(words) + " -> " + ", ".join(report[key] for key in ("out", "plot") if key in report)
+    return ", ".join(words) + " -> " + ", ".join(report[key] for key in ("labels", "out", "plot") if key in report)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -157,18 +162,14 @@ def _parser() -> argparse.ArgumentParser:
         *("features.csv -r 100 -k 10 --out labels.csv", "counts.npz -r 50 -k 5-20 --distance cosine --out labels.npy"),
         "iris.csv -r 100 -k 3 --drop species --how row-segments --ratio 0.5 --out labels.csv",
     )
-    one.add_argument("path", metavar="FEATURES", help="a table of numbers, or a sparse matrix in NPZ")
-    one.add_argument("-r", dest="n_partitions", type=int, default=100, metavar="R", help="partitions (default 100)")
-    text = "clusters; for random-k the least number of them, up to the square root of the samples, or LOW-HIGH"
-    one.add_argument("-k", dest="clusters", type=_range, required=True, metavar="K", help=text)
-    hows = ("random-k", "random-features", "row-segments")
-    one.add_argument("--how", choices=hows, default="random-k", help="what differs between them (default random-k)")
-    one.add_argument("--ratio", type=float, help="of the features (default 0.5) or rows (default 0.2) of a partition")
-    one.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean")
-    one.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out; repeatable")
-    one.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
-    _reading(one)
-    _running(one)
+    _generating(one)
+
+    one = command(
+        *("fit-segments", _fit_segments, "the consensus of base partitions of random rows, out of memory"),
+        *("features.npy -k 10 --labels labels.npy --out consensus.npy",),
+        "features.zarr -k 10 --labels labels.npy --out consensus.npy --scheduler tcp://10.0.0.1:8786",
+    )
+    _segmenting(one)
 
     one = command(
         *("score", _score, "how well one partition agrees with another"),
@@ -206,6 +207,42 @@ def _consensus(parser: argparse.ArgumentParser, names: tuple[str, ...], default:
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=text)
     parser.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
     _reading(parser)
+    _running(parser)
+
+
+def _generating(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="FEATURES", help="a table of numbers, or a sparse matrix in NPZ")
+    parser.add_argument("-r", dest="n_partitions", type=int, default=100, metavar="R", help="partitions (default 100)")
+    text = "clusters; for random-k the least number of them, up to the square root of the samples, or LOW-HIGH"
+    parser.add_argument("-k", dest="clusters", type=_range, required=True, metavar="K", help=text)
+    hows = ("random-k", "random-features", "row-segments")
+    parser.add_argument("--how", choices=hows, default="random-k", help="what differs between them (default random-k)")
+    parser.add_argument(
+        "--ratio", type=float, help="of the features (default 0.5) or rows (default 0.2) of a partition"
+    )
+    parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean")
+    parser.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out; repeatable")
+    parser.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
+    _reading(parser)
+    _running(parser)
+
+
+def _segmenting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path", metavar="FEATURES", help="an .npy file or a .zarr folder of numbers: it is never loaded"
+    )
+    parser.add_argument("-k", dest="n_clusters", type=int, required=True, metavar="K", help="number of clusters")
+    parser.add_argument("--labels", required=True, metavar="FILE", help="where the base partitions go (.npy)")
+    parser.add_argument("--out", required=True, metavar="FILE", help="where the consensus goes (.npy)")
+    parser.add_argument("-r", dest="n_partitions", type=int, default=100, metavar="R", help="partitions (default 100)")
+    parser.add_argument("--ratio", dest="row_ratio", type=float, default=0.2, help="of the rows in each (default 0.2)")
+    parser.add_argument("--base-k", dest="base_clusters", type=int, metavar="K", help="their clusters (default: as -k)")
+    parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="work on this Dask cluster, whose workers see the files")
+    parser.add_argument("--checkpoint", metavar="FILE", help="keep the state of the fit here")
+    parser.add_argument("--resume", action="store_true", help="go on from the base partitions and the checkpoint there")
+    text = "a parameter of SEC, as in Python; repeatable"
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=text)
     _running(parser)
 
 

@@ -4,7 +4,7 @@ import ast
 import time
 from typing import Any
 
-from gpuensemble import demo, generate, methods, metrics, tables
+from gpuensemble import demo, generate, methods, metrics, segments, tables
 from gpuensemble._array import to_host
 
 SCORES = ("accuracy", "nmi", "ari", "purity", "precision", "recall", "f1")
@@ -88,6 +88,61 @@ def make_partitions(
         labels = generate.row_segments(table.values, low, n_partitions, ratio or 0.2, **common)
     columns = {f"p{i}": labels[:, i] for i in range(labels.shape[1])}
     return _written(columns, table, out) | {"samples": len(labels), "partitions": labels.shape[1]}
+
+
+def fit_segments(
+    path: str,
+    n_clusters: int,
+    labels: str,
+    out: str,
+    n_partitions: int,
+    row_ratio: float,
+    base_clusters: int | None,
+    distance: str,
+    seed: int,
+    device: str,
+    scheduler: str | None,
+    checkpoint: str | None,
+    resume: bool,
+    settings: list[str],
+    verbose: int,
+) -> dict[str, Any]:
+    """The consensus of base partitions of random rows of features that need not fit into memory."""
+    client = None
+    if scheduler is not None:
+        from distributed import Client
+
+        client = Client(scheduler)
+    start = time.perf_counter()
+    fitted = segments.consensus(
+        path,
+        n_clusters,
+        labels,
+        n_partitions=n_partitions,
+        row_ratio=row_ratio,
+        base_clusters=base_clusters,
+        distance=distance,
+        random_state=seed,
+        device=device,
+        client=client,
+        out=out,
+        checkpoint=checkpoint,
+        resume=resume,
+        verbose=verbose,
+        **_parsed(settings),
+    )
+    return {
+        "method": "SEC",
+        "samples": len(fitted.labels_),
+        "partitions": n_partitions,
+        "clusters": fitted.centers_.shape[1],
+        "objective": fitted.objective_,
+        "iterations": fitted.n_iter_,
+        "device": fitted.device_,
+        "seconds": time.perf_counter() - start,
+        "labels": labels,
+        "out": out,
+    }
 
 
 def score(

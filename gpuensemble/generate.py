@@ -75,7 +75,7 @@ def random_k(
     def partition(i, rng):
         return lloyd(features, int(rng.integers(low, high + 1)), rng)
 
-    return _partitions(partition, X, n_partitions, random_state, home, verbose)
+    return _partitions(partition, X, _random.generators(random_state, n_partitions), home, verbose)
 
 
 def random_features(
@@ -136,7 +136,7 @@ def random_features(
             labels[features.square == 0] = -1
         return labels
 
-    return _partitions(partition, X, n_partitions, random_state, home, verbose)
+    return _partitions(partition, X, _random.generators(random_state, n_partitions), home, verbose)
 
 
 def row_segments(
@@ -188,9 +188,9 @@ def row_segments(
     n = X.shape[0]
     size = math.ceil(_check.ratio(row_ratio, "row_ratio") * n)
     n_clusters = _check.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
-    n_partitions = _enough(n_partitions, n, size)
-    (dealer,) = _random.generators(random_state, 1)
-    segments = list(_random.deal(n, size, n_partitions, dealer))
+    n_partitions = enough(n_partitions, n, size)
+    hands, draws = _random.dealt(n, size, n_partitions, random_state)
+    segments = list(hands)
     with on(device):
         features = prepare(X, distance)
 
@@ -200,12 +200,10 @@ def row_segments(
         labels[rows] = lloyd(features.take(rows), n_clusters, rng)
         return labels
 
-    return _partitions(partition, X, n_partitions, dealer, home, verbose)
+    return _partitions(partition, X, draws, home, verbose)
 
 
-def _partitions(
-    partition: Callable[[int, Any], Array], X: Any, n_partitions: int, random_state: Any, home: str, verbose: int
-) -> Array:
+def _partitions(partition: Callable[[int, Any], Array], X: Any, draws: list, home: str, verbose: int) -> Array:
     """The n x r labels of partition(i, generator), in the caller's library; many at a time on the CPU.
 
     Each partition has a generator and a single BLAS thread to itself, so threads change nothing but the time.
@@ -213,11 +211,12 @@ def _partitions(
     from threadpoolctl import threadpool_limits
 
     entries = _csr.entries(X)
+    n_partitions = len(draws)
     device, n_threads = device_of(entries), min(n_partitions, _cpu_features.threads())
     with on(device), threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
         labels = namespace(entries).empty((X.shape[0], n_partitions), "int32")
         in_turn = pool.map if device == "cpu" else map
-        found = in_turn(partition, range(n_partitions), _random.generators(random_state, n_partitions))
+        found = in_turn(partition, range(n_partitions), draws)
         for i, column in enumerate(_progress(found, n_partitions, verbose)):
             labels[:, i] = column
     return to_device(labels, home)
@@ -264,7 +263,7 @@ def _k_range(k_range: Any, n: int) -> tuple[int, int]:
     return low, high
 
 
-def _enough(n_partitions: Any, n: int, size: int) -> int:
+def enough(n_partitions: Any, n: int, size: int) -> int:
     """A number of segments that reach every row."""
     n_partitions, least = _check.integer(n_partitions, "n_partitions", 1), -(-n // size)
     if n_partitions < least:

@@ -59,7 +59,7 @@ class Mapped:
         size = self.offset + int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
         if os.path.getsize(self.path) < size:
             found = os.path.getsize(self.path)
-            raise ValueError(f"`labels` must be a whole file of {size} bytes, got {found} in {self.path!r}.")
+            raise ValueError(f"`{self.path}` must be a whole file of {size} bytes, got {found}.")
         return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
 
 
@@ -143,14 +143,31 @@ def readers(labels: Any) -> list:
 
 
 def _of_file(path: str) -> list:
-    if not Path(path).exists():
-        raise ValueError(f"`labels` must be a file that is there, got {path!r}.")
-    if path.endswith(".npy"):
-        opened = _mapped(_opened_npy(path))
+    if Path(path).suffix in (".npy", ".zarr"):
+        opened = opened_array(path, "labels")
         return _slices(opened, opened())
-    if path.rstrip("/").endswith(".zarr"):
-        return _slices(Zarr(path), _opened_zarr(Zarr(path)))
+    _check_there(path, "labels")
     return _row_groups(path)
+
+
+def opened_array(given: Any, name: str) -> Any:
+    """A function that opens an array, in any process if it is in a file: .npy, Zarr or memory-mapped."""
+    if isinstance(given, np.memmap):
+        return _mapped(given)
+    if not isinstance(given, str | Path):
+        return Held(to_host(given) if namespace(given) is not np else np.asarray(given))
+    path = str(given)
+    _check_there(path, name)
+    if path.endswith(".npy"):
+        return _mapped(_opened_npy(path, name))
+    if Path(path).suffix == ".zarr":
+        return _checked_zarr(path, name)
+    raise ValueError(f"`{name}` must be an array, or the path of an .npy file or a .zarr folder, got {path!r}.")
+
+
+def _check_there(path: str, name: str) -> None:
+    if not Path(path).exists():
+        raise ValueError(f"`{name}` must be a file that is there, got {path!r}.")
 
 
 def _slices(opened: Any, array: Any) -> list:
@@ -163,12 +180,11 @@ def _slices(opened: Any, array: Any) -> list:
     return [Slice(opened, i, min(n, i + rows)) for i in range(0, n, rows)]
 
 
-def _opened_npy(path: str) -> np.memmap:
+def _opened_npy(path: str, name: str) -> np.memmap:
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"`labels` must be a whole .npy file of numbers or text, got {path!r}: {error}.") from None
-    return found
+        raise ValueError(f"`{name}` must be a whole .npy file of numbers or text, got {path!r}: {error}.") from None
 
 
 def _mapped(array: np.memmap) -> Any:
@@ -179,15 +195,16 @@ def _mapped(array: np.memmap) -> Any:
     return Mapped(str(array.filename), array.dtype, array.offset, array.shape, order)
 
 
-def _opened_zarr(opened: Zarr) -> Any:
+def _checked_zarr(path: str, name: str) -> Zarr:
     try:
         import zarr
     except ImportError:
-        raise ValueError(f"`labels` needs a package that is not there for {opened.path!r}: pip install zarr.") from None
+        raise ValueError(f"`{name}` needs a package that is not there for {path!r}: pip install zarr.") from None
     try:
-        return opened()
+        Zarr(path)()
     except (ValueError, OSError, KeyError, zarr.errors.BaseZarrError) as error:
-        raise ValueError(f"`labels` must be a Zarr array, got {opened.path!r}: {str(error).splitlines()[0]}.") from None
+        raise ValueError(f"`{name}` must be a Zarr array, got {path!r}: {str(error).splitlines()[0]}.") from None
+    return Zarr(path)
 
 
 def _row_groups(path: str) -> list:
@@ -247,7 +264,7 @@ def _direct(labels: Any, categories: list) -> Any:
     if isinstance(labels, str | Path):
         if not str(labels).endswith(".npy"):
             return None
-        labels = _opened_npy(str(labels))
+        labels = _opened_npy(str(labels), "labels")
     if labels.dtype.kind not in "iu" or labels.dtype.itemsize > 2 or not labels.dtype.isnative:
         return None
     widest = max(map(len, categories))

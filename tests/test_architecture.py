@@ -22,6 +22,7 @@ LAYERS = (
     *("estimators/__init__", "estimators/_labels", "estimators/_consensus"),
     *("estimators/sec", "estimators/kcc", "estimators/eac"),
     *("estimators/lta", "estimators/rsec", "estimators/pce", "estimators/cmvc"),
+    "segments",
     *("plot", "__init__", "_machine", "_text", "tables", "_harness", "methods", "benchmarks", "demo", "_checks"),
     *("doctor", "commands", "cli", "__main__"),
 )
@@ -48,7 +49,7 @@ NAMES_NUMPY = {
         "refine",
         "seeding",
     ),
-    *("simplex", "sources"),
+    *("segments", "simplex", "sources"),
     *("plot", "_machine", "_text", "tables", "_harness", "benchmarks", "_checks", "doctor"),
 }
 MODULES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in PACKAGE.rglob("*.py")}

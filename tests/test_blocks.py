@@ -509,3 +509,39 @@ def test_a_worker_that_dies_changes_no_label(cluster, tmp_path, monkeypatch):
     (labels_expected,) = inside.columns(kmeans.labels_of, own, expected.recipe)
     np.testing.assert_array_equal(labels_found.compute(), labels_expected)
     assert set(cluster.run(os.getpid).values()) != before
+
+
+def with_stand_in(folder, labels, first):
+    """On a worker, which stays as it is: a block on the stand-in device gives the sums of one on the CPU."""
+    sys.path.insert(0, folder)
+    import standin
+    from cudasim.shim import ShimModule
+
+    found = []
+    for device in ("cpu", "cuda"):
+        with standin.installed(ShimModule):
+            categories, complete = sources._encode.joined([sources._encode.scan(labels, first)])
+            block = sources._coded_block(labels, first, None, categories, complete, device)
+            assert block.m.device == ("cpu" if device == "cpu" else "cuda:0")
+            table = blocks.InMemory(block)
+            costs = models.SECCosts(table, np.ones(labels.shape[1]), None, "float64")
+            start = kmeans.Given(np.arange(first + len(labels), dtype="int32") % 3)
+            sums = blocks._Step(kmeans._count)(block, costs, start, 3)
+            assert all(type(one) is np.ndarray for one in sums)
+            found.append(sums)
+    return found
+
+
+def test_a_worker_with_a_device_gives_the_sums_of_the_others(cluster):
+    from pathlib import Path
+
+    from cudasim.shim import gxx
+
+    if gxx() is None:
+        pytest.skip("g++ is not installed")
+    labels = ensemble(n=200, r=4)
+    tests = str(Path(__file__).parent)
+    found = cluster.gather([cluster.submit(with_stand_in, tests, labels[i : i + 100], i) for i in (0, 100)])
+    for on_cpu, on_device in found:
+        for one, two in zip(on_cpu, on_device, strict=True):
+            np.testing.assert_array_equal(one, two)

@@ -1,0 +1,251 @@
+"""Row segmentation end to end: features on disk or on a cluster -> base partitions of random rows -> their consensus.
+
+Section 6 of the paper on SEC: no base partition needs all rows, so none needs all of the memory.
+"""
+
+import collections
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from gpuensemble import _check, _cpu_features, _csr, _random, sources
+from gpuensemble._array import choose_device, on, to_device, to_host
+from gpuensemble._distance import DISTANCES, prepare
+from gpuensemble._files import whole
+from gpuensemble.blocks import current_client, is_dask
+from gpuensemble.features import kmeans
+from gpuensemble.generate import enough
+
+
+def consensus(
+    X: Any,
+    n_clusters: int,
+    labels: Any,
+    *,
+    n_partitions: int = 100,
+    row_ratio: float = 0.2,
+    base_clusters: int | None = None,
+    distance: str = "sqeuclidean",
+    random_state: Any = None,
+    device: str = "auto",
+    client: Any = None,
+    out: Any = None,
+    checkpoint: Any = None,
+    resume: bool = False,
+    verbose: int = 0,
+    **settings: Any,
+) -> Any:
+    """Cluster features that need not fit into memory: k-means on random segments of rows, and SEC of these partitions.
+
+    Parameters
+    ----------
+    X : n x d matrix of numbers
+        The path of an `.npy` file or a Zarr array, a `numpy.memmap`, a Dask array, or an array in memory. A segment is
+        read at a time for each thread or worker.
+    n_clusters : int
+        Clusters of the consensus.
+    labels : path of an .npy file
+        Where the base partitions go, whole or not at all: n x r integers, column after column, -1 for a hole.
+    n_partitions, row_ratio, distance
+        As in `generate.row_segments`, which finds the same partitions of an array in memory.
+    base_clusters : int, optional
+        Clusters of each base partition; `n_clusters` by default.
+    random_state : None, int or numpy.random.Generator
+    device : str
+    client : dask.distributed.Client, optional
+        Segments are clustered on its workers, which open a file by its path, and so is their consensus found. A Dask
+        array finds the current client by itself.
+    out, checkpoint, resume, verbose
+        As in `SEC`. With `resume`, base partitions that are there are not made again.
+    **settings
+        Further parameters of `SEC`.
+
+    Returns
+    -------
+    SEC
+        Fitted.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from gpuensemble import segments
+    >>> X = np.random.default_rng(0).normal(size=(200, 2)) + np.repeat([[0, 0], [9, 9]], 100, axis=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "labels.npy")
+    ...     fitted = segments.consensus(X, 2, path, n_partitions=10, random_state=0, device="cpu")
+    >>> len(set(fitted.labels_[:100])), len(set(fitted.labels_))
+    (1, 2)
+    """
+    from gpuensemble.estimators.sec import SEC
+
+    client = current_client(client) if is_dask(X) else client
+    of_partitions, of_consensus = _random.sequence(random_state).spawn(2)
+    settings |= {"device": device, "client": client, "out": out, "checkpoint": checkpoint, "resume": resume}
+    estimator = SEC(n_clusters, random_state=np.random.default_rng(of_consensus), verbose=verbose, **settings)
+    path = _checked_path(labels)
+    base_clusters = n_clusters if base_clusters is None else base_clusters
+    if resume and path.exists():
+        _check_shape(path, _source(X).shape[0], n_partitions)
+    else:
+        write(X, base_clusters, path, n_partitions, row_ratio, distance, of_partitions, device, client, verbose)
+    return estimator.fit(path)
+
+
+def write(
+    X: Any,
+    n_clusters: int,
+    path: Path,
+    n_partitions: int,
+    row_ratio: float,
+    distance: str,
+    random_state: Any,
+    device: str,
+    client: Any,
+    verbose: int,
+) -> None:
+    """The base partitions of random segments of rows, in a file."""
+    _check.choice(distance, "distance", DISTANCES)
+    source = _source(X)
+    n = source.shape[0]
+    size = math.ceil(_check.ratio(row_ratio, "row_ratio") * n)
+    n_clusters = _check.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
+    n_partitions = enough(n_partitions, n, size)
+    dtype = next(name for name in ("int8", "int16", "int32") if n_clusters - 1 <= np.iinfo(name).max)
+    hands, draws = _random.dealt(n, size, n_partitions, random_state)
+    calls = ((rows, n_clusters, distance, device, rng) for rows, rng in zip(hands, draws, strict=True))
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(whole(str(path)))
+        header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": (n, n_partitions)}
+        np.lib.format.write_array_header_1_0(file, header)
+        found = _in_threads(source, calls, stack) if client is None else _on_workers(source, calls, client)
+        for rows, inside in _progress(found, n_partitions, verbose):
+            column = np.full(n, -1, dtype)
+            column[rows] = inside
+            file.write(column.tobytes())
+
+
+def _checked_path(labels: Any) -> Path:
+    if not isinstance(labels, str | Path) or Path(labels).suffix != ".npy":
+        raise ValueError(f"`labels` must be the path of an .npy file, got {labels!r}.")
+    return Path(labels)
+
+
+def _check_shape(path: Path, n: int, n_partitions: int) -> None:
+    found = sources.opened_array(path, "labels")().shape
+    if found != (n, n_partitions):
+        rule = f"of {n} rows and {n_partitions} partitions"
+        raise ValueError(f"`labels` must be {rule} to resume from, got shape {found} in {str(path)!r}.")
+
+
+class _Local:
+    """Rows of a matrix that any process can open, or that goes with the call."""
+
+    def __init__(self, opened: Callable[[], Any], shape: tuple[int, ...]):
+        self.opened, self.shape = opened, shape
+
+    def sent(self, rows: Any, client: Any) -> tuple[Callable, Any]:
+        """What a worker needs to get the rows: a function, and its argument."""
+        if isinstance(self.opened, sources.Held):
+            return _same, self.opened()[rows]
+        return self.rows, rows
+
+    def rows(self, rows: Any) -> Any:
+        """Some rows, in memory."""
+        X = self.opened()
+        return X.oindex[rows] if hasattr(X, "oindex") else np.asarray(X[rows])
+
+
+class _Collection:
+    """Rows of a Dask array."""
+
+    def __init__(self, array: Any):
+        self.array, self.shape = array, array.shape
+
+    def sent(self, rows: Any, client: Any) -> tuple[Callable, Any]:
+        """What a worker needs to get the rows: a function, and its argument."""
+        return _same, client.compute(self.array[rows])
+
+    def rows(self, rows: Any) -> Any:
+        """Some rows, in memory."""
+        return self.array[rows].compute()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _source(X: Any) -> Any:
+    if is_dask(X):
+        X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+        found: Any = _Collection(X)
+    else:
+        opened = sources.opened_array(X, "X")
+        found = _Local(opened, opened().shape)
+    if len(found.shape) != 2 or 0 in found.shape:
+        raise ValueError(f"`X` must be a matrix of at least one row and one column, got shape {tuple(found.shape)}.")
+    return found
+
+
+def _in_threads(source: Any, calls: Iterable[tuple], stack: contextlib.ExitStack) -> Iterator:
+    """The labels of each segment; each has a single BLAS thread to itself."""
+    stack.enter_context(threadpool_limits(1, "blas"))
+    pool = stack.enter_context(ThreadPoolExecutor(_cpu_features.threads()))
+
+    def start(rows: Any, *more: Any) -> Any:
+        return rows, pool.submit(_clustered, source.rows, rows, rows, *more)
+
+    return _ahead(start, calls, 2 * _cpu_features.threads())
+
+
+def _on_workers(source: Any, calls: Iterable[tuple], client: Any) -> Iterator:
+    import dask
+
+    from gpuensemble.blocks import LARGE_GRAPHS
+
+    def start(rows: Any, *more: Any) -> Any:
+        with dask.config.set(LARGE_GRAPHS):
+            get, argument = source.sent(rows, client)
+            return rows, client.submit(_clustered, get, argument, rows, *more, pure=False)
+
+    return _ahead(start, calls, 2 * len(client.scheduler_info()["workers"]))
+
+
+def _ahead(start: Callable, calls: Iterable[tuple], width: int) -> Iterator:
+    """The results of calls in their order, `width` of them started at a time."""
+    waiting: collections.deque = collections.deque()
+    for call in calls:
+        waiting.append(start(*call))
+        if len(waiting) > width:
+            rows, future = waiting.popleft()
+            yield rows, future.result()
+    for rows, future in waiting:
+        yield rows, future.result()
+
+
+def _clustered(get: Callable, argument: Any, rows: Any, n_clusters: int, distance: str, device: str, rng: Any) -> Any:
+    """The labels of some rows by k-means, on the host."""
+    X = np.asarray(get(argument))
+    device = choose_device(device)
+    with on(device), threadpool_limits(1, "blas"):
+        matrix = _csr.unchecked(X, "X", device)
+        bad = ~np.isfinite(X) if X.dtype.kind == "f" else np.zeros(1, bool)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise ValueError(f"`X` must be finite, got {X[row, column]} in row {rows[row]}, column {column}.")
+        _csr.refuse_unfit(matrix, "X", distance, rows)
+        return to_host(kmeans(prepare(to_device(matrix, device), distance), n_clusters, rng).labels)
+
+
+def _progress(found: Iterator, total: int, verbose: int) -> Any:
+    if not verbose:
+        return found
+    from tqdm import tqdm
+
+    return tqdm(found, total=total, desc="base partitions", unit="partition")
