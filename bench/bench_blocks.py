@@ -9,6 +9,7 @@ an iteration. `memory` writes a file of 20 partitions to the folder and runs a w
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -60,7 +61,7 @@ def iterations(table, k):
         skip=False,
         after_each=lambda _: times.append(time.perf_counter()),
     )
-    return [after - before for before, after in zip(times[1:], times[2:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(times[1:])]
 
 
 def streaming(options):
@@ -100,7 +101,7 @@ def workers(options):
             seconds = {1: [], 2: []}
             sent = {}
             for _ in range(options.repeat):
-                for n_workers in seconds:
+                for n_workers, of_workers in seconds.items():
                     with (
                         LocalCluster(
                             n_workers, threads_per_worker=1, processes=True, dashboard_address=None
@@ -111,7 +112,7 @@ def workers(options):
                         before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
                         times = iterations(table, k)
                         after = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
-                        seconds[n_workers].append(statistics.median(times))
+                        of_workers.append(statistics.median(times))
                         sent[n_workers] = (after - before) / (ITERATIONS + 1)
                         del table
             ratio = statistics.median(one / two for one, two in zip(seconds[1], seconds[2], strict=True))
@@ -134,7 +135,8 @@ def memory(options):
     per_row = (found["peak"] - found["before"]) / options.rows
     print(
         f"n={options.rows:,} r=20 K=10: fit in {found['seconds']:.0f} s, {found['iterations']} iterations; anonymous "
-        f"memory {found['before'] / 1e6:.0f} MB before, {found['peak'] / 1e6:.0f} MB at its peak: {per_row:.1f} bytes a row"
+        f"memory {found['before'] / 1e6:.0f} MB before, {found['peak'] / 1e6:.0f} MB at its peak: "
+        f"{per_row:.1f} bytes a row"
     )
 
 
