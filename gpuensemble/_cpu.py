@@ -204,14 +204,27 @@ def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
 
 @_kernel
 def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
-    """A single column."""
-    columns, partitions = np.empty(codes.shape[1], np.uintp), np.empty(codes.shape[1], np.uintp)
-    for x in range(begin, end):
-        m = _decode(codes, hole, complete, offsets, x, 0, codes.shape[1], columns, partitions)
-        total = cells.dtype.type(0)
+    """A single column. A sum waits for its last addition, which the sums of other rows need not: four at a time."""
+    r = codes.shape[1]
+    columns, partitions = np.empty(r, np.uintp), np.empty(r, np.uintp)
+    zero = cells.dtype.type(0)
+    x = begin
+    while complete and x + 4 <= end:
+        a, b, c, d = zero, zero, zero, zero
+        for i in range(r):
+            offset = offsets[i]
+            a += cells[offset + codes[x, i]]
+            b += cells[offset + codes[x + 1, i]]
+            c += cells[offset + codes[x + 2, i]]
+            d += cells[offset + codes[x + 3, i]]
+        out[x], out[x + 1], out[x + 2], out[x + 3] = a, b, c, d
+        x += 4
+    for y in range(x, end):
+        m = _decode(codes, hole, complete, offsets, y, 0, r, columns, partitions)
+        total = zero
         for j in range(m):
             total += cells[columns[j]]
-        out[x] = total
+        out[y] = total
 
 
 @_kernel
@@ -313,9 +326,14 @@ def _scatter_add_column(codes, hole, complete, offsets, cells, first, last, out,
     """A single column."""
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for x in range(begin, end):
-        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
-        for j in range(m):
-            out[columns[j]] += cells[x]
+        value = cells[x]
+        if complete:
+            for i in range(first, last):
+                out[offsets[i] + codes[x, i]] += value
+        else:
+            m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+            for j in range(m):
+                out[columns[j]] += value
 
 
 @_kernel

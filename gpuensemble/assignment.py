@@ -46,9 +46,8 @@ def by_partition(columns: Any, widths: Any, reduce: str = "add") -> Any:
 
 
 class Change(NamedTuple):
-    """New tables, and by how much the margin of a row may have shrunk since the ones before; on the host."""
+    """By how much the margin of a row may have shrunk from one set of tables to the next; on the host."""
 
-    tables: Tables
     edges: Any  # of the bins of weights
     rounding: Any  # of each bin: a bound of the rounding error of a margin
     drift: Any  # bins x K; None: not known, every row is to be evaluated
@@ -81,7 +80,7 @@ class Changes:
             if self.before is not None:
                 drift = drift_bounds(self.before, tables, self.widths, self.complete, self.edges)
         self.before = tables
-        return Change(tables, self.edges, self._rounding(tables), drift)
+        return Change(self.edges, self._rounding(tables), drift)
 
     def _rounding(self, tables: Tables) -> Any:
         size = np.abs(np.where(np.isinf(tables.table), 0, tables.table)).astype("float64")
@@ -99,19 +98,19 @@ class Margins:
     slack: Any = None  # float32; None: not known
     bin: Array | None = None  # of each row's weight; None: there is one bin
 
-    def to(self, change: Change, m: Membership, rows_of: Any, skip: bool) -> int:
+    def to(self, tables: Tables, change: Change, m: Membership, rows_of: Any, skip: bool) -> int:
         """New labels for new tables; returns how many rows were evaluated. `rows_of(index)`: Rows of all or some."""
         some = self._unsure(change, m.device) if skip else None
         if some is None:
             weight = rows_of(None).weight
-            self.labels, cost, second = evaluate(m, change.tables, weight)
+            self.labels, cost, second = evaluate(m, tables, weight)
             if skip:
                 self._put_in_bins(change.edges, weight)
                 self.slack = _slack(cost, second, change.rounding, self.bin)
             return len(self.labels)
         if len(some):
             self.labels = self.labels.copy()  # the caller compares with the ones before
-            found = evaluate(m.take(some), change.tables, rows_of(some).weight)
+            found = evaluate(m.take(some), tables, rows_of(some).weight)
             self.labels[some] = found[0]
             self.slack[some] = _slack(*found[1:], change.rounding, None if self.bin is None else self.bin[some])
         return len(some)

@@ -204,10 +204,12 @@ def delayed_parts(collection: Any) -> list:
 class Cluster:
     """One object for each block, on the workers of a Dask cluster. All of it are tasks, so what is lost is redone."""
 
-    FAN_IN = 4  # sums added up at a time
+    TOGETHER = 8  # blocks of a worker whose sums one task adds up
+    FAN_IN = 4  # sums of workers added up at a time
 
     def __init__(self, client: Any, futures: list):
         self.client, self.futures = client, futures
+        self.sent: dict[int, Any] = {}
 
     @classmethod
     def loading(cls, client: Any, parts: list) -> "Cluster":
@@ -219,35 +221,68 @@ class Cluster:
                 return cls(client, [client.submit(_call, part, pure=False) for part in parts])
             return cls(client, client.compute(parts))
 
-    def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
-        """Futures of function(object, *own, *shared); `shared` is sent once, and passed on between the workers."""
-        import dask
-
-        own = [()] * len(self.futures) if own is None else own
-        with dask.config.set(LARGE_GRAPHS):
-            common = self.client.submit(_same, shared, pure=False)
-            return [
-                self.client.submit(_apply, function, one, more, common, pure=False)
-                for one, more in zip(self.futures, own, strict=True)
-            ]
-
     def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
         """function(object, *own, *shared) of each."""
         return self.client.gather(self.submit(function, shared, own))
 
-    def total(self, function: Callable, shared: tuple) -> Any:
-        """The sum of function(object, *shared), added up on the workers."""
-        futures = self.submit(function, shared)
-        while len(futures) > 1:
-            futures = [
-                self.client.submit(_add_all, *futures[i : i + self.FAN_IN], pure=False)
-                for i in range(0, len(futures), self.FAN_IN)
+    def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
+        """Futures of function(object, *own, *shared)."""
+        import dask
+
+        own = [()] * len(self.futures) if own is None else own
+        with dask.config.set(LARGE_GRAPHS):
+            sent = self._sent(shared)
+            return [
+                self.client.submit(_apply, function, one, more, *sent, pure=False)
+                for one, more in zip(self.futures, own, strict=True)
             ]
+
+    def total(self, function: Callable, shared: tuple) -> Any:
+        """The sum of function(object, *shared): added up on each worker, then between them."""
+        import dask
+
+        with dask.config.set(LARGE_GRAPHS):
+            sent = self._sent(shared)
+            futures = [self._sum_of_worker(function, blocks, sent) for blocks in self._by_worker()]
+            while len(futures) > 1:
+                futures = [self.client.submit(_add_all, *some, pure=False) for some in _in_lots(futures, self.FAN_IN)]
         return futures[0].result()
 
     def some(self, indices: Iterable[int]) -> "Cluster":
         """Of some blocks."""
         return Cluster(self.client, [self.futures[i] for i in indices])
+
+    def _sent(self, shared: tuple) -> list:
+        """Futures of what all blocks are given: sent to one worker, and passed on between them.
+
+        What has a number, such as the tables of an iteration, is needed again in the next one, and sent once.
+        """
+        numbered = [getattr(value, "number", None) for value in shared]
+        rest = tuple(value if number is None else None for value, number in zip(shared, numbered, strict=True))
+        self.sent = {number: future for number, future in self.sent.items() if number in numbered}
+        for value, number in zip(shared, numbered, strict=True):
+            if number is not None and number not in self.sent:
+                self.sent[number] = self.client.submit(_same, value, pure=False)
+        kept = [None if number is None else self.sent[number] for number in numbered]
+        return [self.client.submit(_same, rest, pure=False), *kept]
+
+    def _by_worker(self) -> Iterable[list]:
+        """The futures of the blocks that each worker has; those that none has together."""
+        from distributed import wait
+
+        wait(self.futures)
+        where = self.client.who_has(self.futures)
+        found: dict[Any, list] = {}
+        for future in self.futures:
+            found.setdefault(next(iter(sorted(where.get(future.key, ()))), None), []).append(future)
+        return found.values()
+
+    def _sum_of_worker(self, function: Callable, blocks: list, sent: list) -> Any:
+        parts = [
+            self.client.submit(_total_of, function, len(some), *some, *sent, pure=False)
+            for some in _in_lots(blocks, self.TOGETHER)
+        ]
+        return parts[0] if len(parts) == 1 else self.client.submit(_add_all, *parts, pure=False)
 
 
 class OnDask(Table):
@@ -317,9 +352,19 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _apply(function: Callable, value: Any, own: tuple, shared: tuple) -> Any:
-    return function(value, *own, *shared)
+def _apply(function: Callable, value: Any, own: tuple, rest: tuple, *kept: Any) -> Any:
+    """With the shared arguments put together again: those that were kept, and the rest."""
+    return function(value, *own, *(one if one is not None else two for one, two in zip(kept, rest, strict=True)))
+
+
+def _total_of(function: Callable, n: int, *given: Any) -> Any:
+    """The sum over n objects."""
+    return functools.reduce(add, (_apply(function, value, (), *given[n:]) for value in given[:n]))
 
 
 def _add_all(*parts: Any) -> Any:
     return functools.reduce(add, parts)
+
+
+def _in_lots(values: list, size: int) -> list[list]:
+    return [values[i : i + size] for i in range(0, len(values), size)]

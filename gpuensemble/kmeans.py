@@ -77,6 +77,9 @@ class Cheapest:
     fillers: tuple = ()  # pairs: the codes of a row, and the cluster of all rows equal to it
     number: int = field(default_factory=NUMBERS.__next__)
 
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"statistics": None}  # workers need the tables only
+
     def labels(self, block: Block, costs: Costs) -> Array:
         """Those of the block."""
         found, *_ = evaluate(block.m, self.tables, rows_of(block, costs).weight)
@@ -164,7 +167,7 @@ def step(
     if number != before.number:
         margins = Margins(before.labels(block, costs))
     old = margins.labels
-    evaluated = margins.to(change, block.m, lambda index: rows_of(block, costs, index), skip)
+    evaluated = margins.to(after.tables, change, block.m, lambda index: rows_of(block, costs, index), skip)
     new = margins.labels
     block.memo["margins"] = after.number, margins
     moved = namespace(old).nonzero(old != new)[0]
