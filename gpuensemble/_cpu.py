@@ -293,9 +293,13 @@ def _count(codes, hole, complete, offsets, labels, weight, n_clusters, cells, fi
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for x in range(len(codes)):
         label, amount = np.uintp(labels[x]), weight[x * step]
-        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
-        for j in range(m):
-            cells[columns[j] * np.uintp(n_clusters) + label] += amount
+        if complete:
+            for i in range(first, last):
+                cells[np.uintp(offsets[i] + codes[x, i]) * np.uintp(n_clusters) + label] += amount
+        else:
+            m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+            for j in range(m):
+                cells[columns[j] * np.uintp(n_clusters) + label] += amount
 
 
 @_kernel

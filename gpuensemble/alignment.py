@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from gpuensemble import embedding
+from gpuensemble import embedding, stiefel
 from gpuensemble._array import Array, device_of, namespace, to_device, to_host
 from gpuensemble.blocks import whole
 from gpuensemble.membership import Membership
@@ -79,19 +79,30 @@ def _pivots(x: Array) -> np.ndarray:
 
 
 def _orthonormal(x: Array, rng: Any) -> Array:
-    """The orthonormal matrix nearest to x; where x lacks the rank for it, completed by random columns."""
+    """The orthonormal matrix nearest to x, in its place; where x lacks the rank, completed by random columns."""
     xp, device = namespace(x), device_of(x)
     values, vectors = np.linalg.eigh(to_host(x.T @ x))
     lacking = int((values <= 1e-12 * values[-1]).sum())
-    x = x @ to_device(vectors[:, lacking:] / values[lacking:] ** 0.5, device)
     if lacking:
-        x = xp.concatenate([x, to_device(rng.standard_normal((len(x), lacking)), device)], axis=1)
+        x = x @ to_device(vectors[:, lacking:] / values[lacking:] ** 0.5, device)
+        more = to_device(rng.standard_normal((len(x), lacking)) / len(x) ** 0.5, device)
+        x = xp.concatenate([x, more], axis=1)
         warnings.warn(
             f"`n_clusters` = {x.shape[1]} is more than the base partitions tell apart: {lacking} of the directions "
             "that the clusters lie in are random.",
             ConvergenceWarning,
             stacklevel=4,
         )
-    x, triangle = xp.linalg.qr(x)  # for the digits that the square of x has lost
-    signs = to_host(xp.sign(xp.diagonal(triangle)))
-    return x @ to_device(signs[:, None] * np.roll(vectors, -lacking, axis=1).T, device)
+    else:
+        _turn(x, vectors / values**0.5)
+    for _ in range(2):  # for the digits that the square of x has lost
+        _turn(x, np.linalg.inv(np.linalg.cholesky(to_host(x.T @ x))).T)
+    _turn(x, np.roll(vectors, -lacking, axis=1).T)
+    return x
+
+
+def _turn(x: Array, matrix: np.ndarray) -> None:
+    """x @ matrix in the place of x."""
+    turning = to_device(matrix, device_of(x))
+    for rows in stiefel.row_blocks(len(x), device_of(x)):
+        x[rows] = x[rows] @ turning

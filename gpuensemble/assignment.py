@@ -83,9 +83,10 @@ class Changes:
         return Change(self.edges, self._rounding(tables), drift)
 
     def _rounding(self, tables: Tables) -> Any:
-        size = np.abs(np.where(np.isinf(tables.table), 0, tables.table)).astype("float64")
+        size = np.abs(tables.table)
+        size[np.isinf(size)] = 0
         unit = SAFETY * (len(self.widths) + 4) * float(np.finfo(tables.table.dtype).eps)
-        of_table = unit * float(by_partition(size, self.widths, "maximum").sum(0).max())
+        of_table = unit * float(by_partition(size, self.widths, "maximum").astype("float64").sum(0).max())
         of_parts = unit * float(np.abs(tables.per_partition.astype("float64")).sum(0).max())
         return of_table + of_parts * self.edges[1:]
 

@@ -74,6 +74,7 @@ def _directions(m: Membership, projection: Array) -> Array:
     return points / namespace(norm).where(norm > 0, norm, 1)
 
 
+@threadpool_limits.wrap(1, "blas")  # so that the number of threads changes no bit
 def vectors(table: Table, n_clusters: int, rng: Any, column_weight: Any = None) -> Any:
     """E^1/2 V / sigma: the table whose gathered rows are the embedding, from a block Krylov space of A; on the host.
 

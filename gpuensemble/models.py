@@ -28,6 +28,7 @@ class SECCosts:
 
     def __init__(self, table: Table, partition_weight: Any, cluster_weight: Any, dtype: str):
         self.number, self.widths, self.dtype = next(NUMBERS), table.widths, dtype
+        self._last: tuple[Any, Any] = (None, None)
         self.of_column = partition_weight.repeat(table.widths)[:, None]
         count = sizes(table)[:, None]
         self.sizes, self.unit = count, 1.0  # of degrees and masses
@@ -58,10 +59,11 @@ class SECCosts:
     def tables(self, statistics: Statistics, summed: bool) -> Tables:
         """Tables of costs, times `scale`."""
         inverse = _inverse(statistics.masses) / self.unit
-        table = (-2 * self.scale) * self.of_column * statistics.counts * _per_column(inverse, self.widths)
+        table = statistics.counts * (-2 * self.scale * self.of_column)
+        table *= _per_column(inverse, self.widths)
         parts = (self.scale * self.unit) * self._squares(statistics) * inverse**2
         parts = parts.sum(0, keepdims=True) if summed else parts
-        return Tables(table.astype(self.dtype), parts.astype(self.dtype))
+        return Tables(table.astype(self.dtype, copy=False), parts.astype(self.dtype))
 
     def objective(self, statistics: Statistics) -> float:
         """sum_x (sum_i mu_i e_c(x)) / w(x) - sum_i mu_i sum_k (sum_c e_c N[c, k]^2) / W[i, k]."""
@@ -73,7 +75,16 @@ class SECCosts:
         return statistics.counts * _per_column(_inverse(statistics.masses) / self.unit, self.widths)
 
     def _squares(self, statistics: Statistics) -> Any:
-        return by_partition(self.of_column * statistics.counts.astype("float64") ** 2, self.widths)
+        """Needed twice for the same statistics: for the objective, then for the tables of the next iteration."""
+        if self._last[0] is not statistics:
+            squares = statistics.counts.astype("float64")
+            squares *= squares
+            squares *= self.of_column
+            self._last = statistics, by_partition(squares, self.widths)
+        return self._last[1]
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_last": (None, None)}
 
 
 class KCCCosts:
