@@ -53,21 +53,29 @@ def assign(membership, table, per_partition, weight):
 
 def count(membership, labels, weight, n_clusters):
     """H.T @ diag(weight) @ onehot(labels), integers. A thread owns whole partitions, so no two write to one cell."""
-    out = np.zeros((membership.n_columns, n_clusters), np.int64)
     weight = np.ones(1, np.int64) if weight is None else weight
-    arguments = (*_codes(membership), labels, weight, n_clusters, out.reshape(-1))
-    _over_spans(membership, membership.codes.shape[1], 8, lambda first, last: _count(*arguments, first, last))
-    return out
+    return _counted(membership, labels, weight, weight, n_clusters)[: membership.n_columns]
 
 
 def count_masses(membership, labels, weight, mass, n_clusters):
     """`count`, and the sum of the masses of the rows of each label that each partition saw: C x K and r x K."""
-    out = np.zeros((membership.n_columns, n_clusters), np.int64)
-    masses = np.zeros((membership.codes.shape[1], n_clusters), np.int64)
     weight = np.ones(1, np.int64) if weight is None else weight
-    arguments = (*_codes(membership), labels, weight, mass, n_clusters, out.reshape(-1), masses.reshape(-1))
-    _over_spans(membership, len(masses), 8, lambda first, last: _count_masses(*arguments, first, last))
-    return out, masses
+    cells = _counted(membership, labels, weight, mass, n_clusters)
+    total = np.zeros(n_clusters, np.int64)
+    _add_by_label(labels, mass, total)
+    masses = np.tile(total, (len(membership.widths), 1))
+    if not membership.complete:
+        masses -= cells[membership.n_columns :]
+    return cells[: membership.n_columns], masses
+
+
+def _counted(membership, labels, weight, spare, n_clusters):
+    """The cells of `count`, then those of the holes: the sum of `spare` over the holes of each partition and label."""
+    n_rows = membership.n_columns + (0 if membership.complete else membership.codes.shape[1])
+    out = np.zeros((n_rows, n_clusters), np.int64)
+    arguments = (*_codes(membership), labels, weight, spare, n_clusters, out.reshape(-1))
+    _over_spans(membership, membership.codes.shape[1], 8, lambda first, last: _count(*arguments, first, last))
+    return out
 
 
 def scatter_add(membership, rows, segment_rows):
@@ -288,30 +296,27 @@ def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
 
 
 @_kernel
-def _count(codes, hole, complete, offsets, labels, weight, n_clusters, cells, first, last):
-    step = min(1, len(weight) - 1)  # 0: one weight for all
-    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+def _count(codes, hole, complete, offsets, labels, weight, spare, n_clusters, cells, first, last):
+    """A hole has a cell of its own, so that it costs no branch, which no processor could foresee."""
+    step, spare_step = min(1, len(weight) - 1), min(1, len(spare) - 1)  # 0: one for all
+    beyond, width = offsets[-1], np.uintp(n_clusters)
     for x in range(len(codes)):
-        label, amount = np.uintp(labels[x]), weight[x * step]
+        label, amount, other = np.uintp(labels[x]), weight[x * step], spare[x * spare_step]
         if complete:
             for i in range(first, last):
-                cells[np.uintp(offsets[i] + codes[x, i]) * np.uintp(n_clusters) + label] += amount
+                cells[np.uintp(offsets[i] + codes[x, i]) * width + label] += amount
         else:
-            m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
-            for j in range(m):
-                cells[columns[j] * np.uintp(n_clusters) + label] += amount
+            for i in range(first, last):
+                code = np.int64(codes[x, i])
+                seen = np.int64(codes[x, i] != hole)
+                row = beyond + i + seen * (offsets[i] + code - beyond - i)
+                cells[np.uintp(row) * width + label] += other + seen * (amount - other)
 
 
 @_kernel
-def _count_masses(codes, hole, complete, offsets, labels, weight, mass, n_clusters, cells, masses, first, last):
-    step = min(1, len(weight) - 1)  # 0: one weight for all
-    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
-    for x in range(len(codes)):
-        label, amount = np.uintp(labels[x]), weight[x * step]
-        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
-        for j in range(m):
-            cells[columns[j] * np.uintp(n_clusters) + label] += amount
-            masses[partitions[j] * np.uintp(n_clusters) + label] += mass[x]
+def _add_by_label(labels, mass, total):
+    for x in range(len(labels)):
+        total[labels[x]] += mass[x]
 
 
 @_kernel

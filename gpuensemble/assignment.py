@@ -27,7 +27,7 @@ class Rows(NamedTuple):
     multiplicity: Array | None  # integers; None: all 1
     mass: Array | None  # integers that the statistics of a cluster add up; None: not needed
     weight: Array | None  # the factor of the per-partition costs; None: 1
-    constant: Array  # what the costs leave out
+    constant: Any  # what the costs leave out; None: not asked for
 
     def take(self, index: Array) -> "Rows":
         """Of some rows."""

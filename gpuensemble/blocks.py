@@ -213,13 +213,21 @@ class Cluster:
 
     @classmethod
     def loading(cls, client: Any, parts: list) -> "Cluster":
-        """From functions of nothing, or parts of a collection."""
+        """From functions of nothing, as many on each worker, or parts of a collection, where they are."""
         import dask
 
         with dask.config.set(LARGE_GRAPHS):
-            if all(callable(part) and not hasattr(part, "dask") for part in parts):
-                return cls(client, [client.submit(_call, part, pure=False) for part in parts])
-            return cls(client, client.compute(parts))
+            if hasattr(parts[0], "dask"):
+                return cls(client, client.compute(parts))
+            workers = [name for name, threads in client.nthreads().items() for _ in range(threads)]
+            homes = [workers[i * len(workers) // len(parts)] for i in range(len(parts))]
+            return cls(
+                client,
+                [
+                    client.submit(_call, part, pure=False, workers=[home], allow_other_workers=True)
+                    for part, home in zip(parts, homes, strict=True)
+                ],
+            )
 
     def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
         """function(object, *own, *shared) of each."""
@@ -243,7 +251,11 @@ class Cluster:
 
         with dask.config.set(LARGE_GRAPHS):
             sent = self._sent(shared)
-            futures = [self._sum_of_worker(function, blocks, sent) for blocks in self._by_worker()]
+            threads = self.client.nthreads()
+            futures = [
+                self._sum_of_worker(function, blocks, threads.get(worker, 1), sent)
+                for worker, blocks in self._by_worker().items()
+            ]
             while len(futures) > 1:
                 futures = [self.client.submit(_add_all, *some, pure=False) for some in _in_lots(futures, self.FAN_IN)]
         return futures[0].result()
@@ -266,8 +278,8 @@ class Cluster:
         kept = [None if number is None else self.sent[number] for number in numbered]
         return [self.client.submit(_same, rest, pure=False), *kept]
 
-    def _by_worker(self) -> Iterable[list]:
-        """The futures of the blocks that each worker has; those that none has together."""
+    def _by_worker(self) -> dict[Any, list]:
+        """The futures of the blocks that each worker has; those that none has under None."""
         from distributed import wait
 
         wait(self.futures)
@@ -275,12 +287,13 @@ class Cluster:
         found: dict[Any, list] = {}
         for future in self.futures:
             found.setdefault(next(iter(sorted(where.get(future.key, ()))), None), []).append(future)
-        return found.values()
+        return found
 
-    def _sum_of_worker(self, function: Callable, blocks: list, sent: list) -> Any:
+    def _sum_of_worker(self, function: Callable, blocks: list, threads: int, sent: list) -> Any:
+        size = max(1, min(self.TOGETHER, len(blocks) // threads))
         parts = [
             self.client.submit(_total_of, function, len(some), *some, *sent, pure=False)
-            for some in _in_lots(blocks, self.TOGETHER)
+            for some in _in_lots(blocks, size)
         ]
         return parts[0] if len(parts) == 1 else self.client.submit(_add_all, *parts, pure=False)
 

@@ -35,8 +35,8 @@ class Costs(Protocol):
     dtype: str
     weights: Any  # the least and the largest weight of a row; None: all 1
 
-    def rows(self, m: Membership, multiplicity: Array | None = None) -> Rows:
-        """What the method knows of each row."""
+    def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
+        """What the method knows of each row; the constant on demand."""
 
     def tables(self, statistics: Statistics, summed: bool) -> Tables:
         """The cost of each cluster; `summed`: the per-partition costs as one row."""
@@ -103,13 +103,25 @@ class Progress(NamedTuple):
         return self.path[-1]
 
 
-def rows_of(block: Block, costs: Costs, index: Array | None = None) -> Rows:
-    """What the method knows of the block's rows, or of some of them; kept where there is memory."""
-    multiplicity = block.multiplicity
-    if index is None or block.keeps:
-        rows = block.kept(("rows", costs.number), lambda: costs.rows(block.m, multiplicity))
-        return rows if index is None else rows.take(index)
-    return costs.rows(block.m.take(index), None if multiplicity is None else multiplicity[index])
+def rows_of(block: Block, costs: Costs) -> Rows:
+    """What the method knows of the block's rows; kept where there is memory."""
+    return block.kept(("rows", costs.number), lambda: costs.rows(block.m, block.multiplicity))
+
+
+class _RowsOfStep:
+    """What a step needs of the rows, all or some of them: worked out once at most, without the constants."""
+
+    def __init__(self, block: Block, costs: Costs):
+        self.block, self.costs = block, costs
+        self.all = rows_of(block, costs) if block.keeps else None
+
+    def __call__(self, index: Array | None = None) -> Rows:
+        block = self.block
+        if index is None or self.all is not None:
+            self.all = self.all or self.costs.rows(block.m, block.multiplicity, constant=False)
+            return self.all if index is None else self.all.take(index)
+        multiplicity = None if block.multiplicity is None else block.multiplicity[index]
+        return self.costs.rows(block.m.take(index), multiplicity, constant=False)
 
 
 def lloyd(
@@ -167,18 +179,19 @@ def step(
     if number != before.number:
         margins = Margins(before.labels(block, costs))
     old = margins.labels
-    evaluated = margins.to(after.tables, change, block.m, lambda index: rows_of(block, costs, index), skip)
+    rows = _RowsOfStep(block, costs)
+    evaluated = margins.to(after.tables, change, block.m, rows, skip)
     new = margins.labels
     block.memo["margins"] = after.number, margins
     moved = namespace(old).nonzero(old != new)[0]
     if anew:
-        sums = statistics_of(block.m, rows_of(block, costs), new, n_clusters)
+        sums = statistics_of(block.m, rows(), new, n_clusters)
     elif not len(moved):
         sums = Statistics(0, None if costs.weights is None else 0)
     else:
-        some, rows = block.m.take(moved), rows_of(block, costs, moved)
-        gone = statistics_of(some, rows, old[moved], n_clusters)
-        come = statistics_of(some, rows, new[moved], n_clusters)
+        some, of_some = block.m.take(moved), rows(moved)
+        gone = statistics_of(some, of_some, old[moved], n_clusters)
+        come = statistics_of(some, of_some, new[moved], n_clusters)
         sums = Statistics(*(None if a is None else b - a for a, b in zip(gone, come, strict=True)))
     return *sums, len(moved), evaluated, len(old)
 

@@ -46,15 +46,17 @@ class SECCosts:
         self.weights = float(low[0]), float(high[0])
         self.total = total_constant(table, self) / self.scale
 
-    def rows(self, m: Membership, multiplicity: Array | None = None) -> Rows:
+    def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
         """Of any rows; their degrees come from the sizes of the clusters at `fit`."""
         degrees = self._shifted(m.gather_sum(self.sizes)[:, 0])
         mass = degrees if multiplicity is None else degrees * multiplicity
-        constant = m.gather_sum(self.of_column)[:, 0] * (self.scale / self.unit) / degrees
-        return Rows(multiplicity, mass, degrees.astype(self.dtype), constant)
+        left_out = m.gather_sum(self.of_column)[:, 0] * (self.scale / self.unit) / degrees if constant else None
+        return Rows(multiplicity, mass, degrees.astype(self.dtype), left_out)
 
     def _shifted(self, degrees: Array) -> Array:
-        return namespace(degrees).maximum((degrees + ((1 << self.shift) >> 1)) >> self.shift, 1)
+        if self.shift:
+            degrees = (degrees + ((1 << self.shift) >> 1)) >> self.shift
+        return namespace(degrees).maximum(degrees, 1)  # 0: a cluster of rows that do not count
 
     def tables(self, statistics: Statistics, summed: bool) -> Tables:
         """Tables of costs, times `scale`."""
@@ -111,10 +113,10 @@ class KCCCosts:
         self.of_column = _per_column(self.of_partition, self.widths) * self.of_label
         self.total = total_constant(table, self)
 
-    def rows(self, m: Membership, multiplicity: Array | None = None) -> Rows:
+    def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
         """Equal weights; the constant is the weight of a row's labels, 0 for the entropy utility."""
-        constant = m.gather_sum(self.of_column * (self.utility != "entropy"))[:, 0]
-        return Rows(multiplicity, None, None, constant)
+        left_out = m.gather_sum(self.of_column * (self.utility != "entropy"))[:, 0] if constant else None
+        return Rows(multiplicity, None, None, left_out)
 
     def tables(self, statistics: Statistics, summed: bool) -> Tables:
         """Tables of costs; nothing is per partition, since all weights are 1."""

@@ -30,7 +30,8 @@ from gpuensemble.blocks import (
 )
 from gpuensemble.membership import Membership
 
-BLOCK_BYTES = 1 << 24  # of codes in a block
+BLOCK_BYTES = 1 << 22  # of codes in a block, at most
+BLOCKS_OF_THREAD = 4  # of a cluster, at least
 
 
 @dataclass(frozen=True)
@@ -127,25 +128,28 @@ def table(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Ta
     return Streamed(codes, bounds, widths, complete, categories, weight, device), unit
 
 
-def readers(labels: Any) -> list:
-    """Functions of nothing, each of which loads some rows, and which can be sent to a worker."""
+def readers(labels: Any, at_least: int = 1) -> list:
+    """Functions of nothing, each of which loads some rows, and which can be sent to a worker.
+
+    `at_least`: how many there should be, where the table can be cut anywhere.
+    """
     if is_dask(labels):
         return [Delayed(part) for part in delayed_parts(labels)]
     if isinstance(labels, np.memmap):
-        return _slices(_mapped(labels), labels)
+        return _slices(_mapped(labels), labels, at_least)
     if isinstance(labels, str | Path):
-        return _of_file(str(labels))
+        return _of_file(str(labels), at_least)
     if hasattr(labels, "iloc"):
-        rows = max(1, BLOCK_BYTES // max(1, labels.shape[1]))
+        rows = _rows_of_block(len(labels), labels.shape[1], at_least)
         return [Held(labels.iloc[i : i + rows]) for i in range(0, len(labels), rows)]
     array = labels if isinstance(labels, np.ndarray) or namespace(labels) is not np else np.asarray(labels)
-    return [Held(read()) for read in _slices(Held(to_host(array)), array)]
+    return [Held(read()) for read in _slices(Held(to_host(array)), array, at_least)]
 
 
-def _of_file(path: str) -> list:
+def _of_file(path: str, at_least: int) -> list:
     if Path(path).suffix in (".npy", ".zarr"):
         opened = opened_array(path, "labels")
-        return _slices(opened, opened())
+        return _slices(opened, opened(), at_least)
     _check_there(path, "labels")
     return _row_groups(path)
 
@@ -170,13 +174,17 @@ def _check_there(path: str, name: str) -> None:
         raise ValueError(f"`{name}` must be a file that is there, got {path!r}.")
 
 
-def _slices(opened: Any, array: Any) -> list:
+def _rows_of_block(n: int, r: int, at_least: int) -> int:
+    return max(1, min(BLOCK_BYTES // max(1, r), -(-n // at_least)))
+
+
+def _slices(opened: Any, array: Any, at_least: int) -> list:
     """About a block of codes each."""
     if len(array.shape) != 2 or 0 in array.shape:
         shape = tuple(array.shape)
         raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {shape}.")
     n, r = array.shape
-    rows = max(1, BLOCK_BYTES // r)
+    rows = _rows_of_block(n, r, at_least)
     return [Slice(opened, i, min(n, i + rows)) for i in range(0, n, rows)]
 
 
@@ -275,7 +283,9 @@ def _direct(labels: Any, categories: list) -> Any:
 
 def _on_workers(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Table, float]:
     """A table whose blocks are on the workers of a Dask cluster."""
-    raw = Cluster.loading(client, delayed_parts(labels) if is_dask(labels) else readers(labels))
+    threads = sum(client.nthreads().values())
+    parts = delayed_parts(labels) if is_dask(labels) else readers(labels, BLOCKS_OF_THREAD * threads)
+    raw = Cluster.loading(client, parts)
     sizes = raw.each(len)
     raw = raw.some([i for i, size in enumerate(sizes) if size])
     bounds = [0, *np.cumsum([size for size in sizes if size]).tolist()]
