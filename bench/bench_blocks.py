@@ -1,7 +1,7 @@
 """Tables that do not fit into memory: from disk against memory, one worker against two, bytes sent, peak memory.
 
 python bench/bench_blocks.py streaming [--rows 2000000]
-python bench/bench_blocks.py workers [--rows 600000]
+python bench/bench_blocks.py workers [--share 1]
 python bench/bench_blocks.py memory [--rows 20000000] [--folder .]
 
 `streaming` and `workers` run Lloyd's iteration of SEC from one start, every row evaluated in every iteration, and time
@@ -93,18 +93,22 @@ def workers(options):
 
     from gpuensemble import sources
 
-    r, k, clusters = 100, 100, 100
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        for holes in (0.0, 0.8):
+    for rows, r, k, clusters, holes in (
+        (8_000_000, 50, 20, 40, 0.0),
+        (600_000, 100, 100, 100, 0.0),
+        (600_000, 100, 100, 100, 0.8),
+    ):
+        n = max(1, round(rows * options.share))
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             path = Path(folder) / "labels.npy"
-            write(path, options.rows, r, k, clusters, holes)
+            write(path, n, r, k, clusters, holes)
             seconds = {1: [], 2: []}
             sent = {}
             for _ in range(options.repeat):
                 for n_workers, of_workers in seconds.items():
                     with (
                         LocalCluster(
-                            n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+                            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
                         ) as cluster,
                         Client(cluster) as client,
                     ):
@@ -115,14 +119,13 @@ def workers(options):
                         of_workers.append(statistics.median(times))
                         sent[n_workers] = (after - before) / (ITERATIONS + 1)
                         del table
-            ratio = statistics.median(one / two for one, two in zip(seconds[1], seconds[2], strict=True))
-            print(
-                f"n={options.rows:,} r={r} K={k}, {holes:.0%} holes: an iteration takes "
-                f"{statistics.median(seconds[1]):.2f} s on one worker, {statistics.median(seconds[2]):.2f} s on two: "
-                f"{ratio:.2f}x; {sent[2] / 1e6:.0f} MB sent per iteration on two workers, all told, and a table of "
-                f"C x K integers has {r * clusters * k * 8 / 1e6:.0f} MB",
-                flush=True,
-            )
+        ratio = statistics.median(one / two for one, two in zip(seconds[1], seconds[2], strict=True))
+        print(
+            f"n={n:,} r={r} K={k}, {holes:.0%} holes: an iteration takes {statistics.median(seconds[1]):.2f} s on one "
+            f"worker, {statistics.median(seconds[2]):.2f} s on two: {ratio:.2f}x; {sent[2] / 1e6:.1f} MB sent per "
+            f"iteration on two workers, all told, and a table of C x K numbers has {r * clusters * k * 8 / 1e6:.1f} MB",
+            flush=True,
+        )
 
 
 def memory(options):
@@ -173,12 +176,13 @@ def main():
     parts = parser.add_subparsers(required=True)
     for name, run, rows in (
         ("streaming", streaming, 2_000_000),
-        ("workers", workers, 600_000),
+        ("workers", workers, 0),
         ("memory", memory, 20_000_000),
     ):
         part = parts.add_parser(name)
         part.set_defaults(run=run)
         part.add_argument("--rows", type=int, default=rows)
+        part.add_argument("--share", type=float, default=1.0, help="of the rows of `workers`")
         part.add_argument("--repeat", type=int, default=3)
         part.add_argument("--folder", default=None, help="where the table goes for the time of the run")
     part = parts.add_parser("fit")

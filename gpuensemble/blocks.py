@@ -5,8 +5,11 @@ in memory, on disk or on the workers of a Dask cluster. What a step returns adds
 are whole multiples of one unit), so that neither the blocks nor the order they arrive in change a bit.
 """
 
+import collections
+import contextlib
 import functools
 import operator
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,6 +37,9 @@ class Block:
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"memo": {}}
+
+    def __sizeof__(self) -> int:
+        return self.m.codes.nbytes  # so that a cluster knows what it would have to move
 
     @property
     def n_rows(self) -> int:
@@ -127,7 +133,9 @@ def whole(m: Membership, multiplicity: Array | None = None) -> InMemory:
 
 
 class Streamed(Table):
-    """Blocks read from a file of codes one after the other, the next one while the current one is worked on."""
+    """Blocks read from a file of codes, some at a time: while one is read, or waits for one thread, others go on."""
+
+    ABREAST = 2  # blocks in work
 
     def __init__(
         self,
@@ -142,29 +150,25 @@ class Streamed(Table):
         super().__init__(bounds, widths, complete, categories, weight)
         self.codes, self.device = codes, device  # n x r on disk; where blocks go
         self.memos: list[dict] = [{} for _ in bounds[1:]]
+        self.turn = threading.Lock()  # a device works on one block at a time, while the next one is read
 
     def _run(self, step: Callable, shared: tuple, indices: Iterable[int]) -> Iterator:
-        return (step(block, *shared) for block in self._blocks(indices))
-
-    def _blocks(self, indices: Iterable[int]) -> Iterator[Block]:
-        with ThreadPoolExecutor(1, thread_name_prefix="gpuensemble-read") as pool:
-            ahead = None
+        with ThreadPoolExecutor(self.ABREAST, thread_name_prefix="gpuensemble-block") as pool:
+            ahead: collections.deque = collections.deque()
             for index in indices:
-                following = index, pool.submit(self._read, index)
-                if ahead is not None:
-                    yield self._block(*ahead)
-                ahead = following
-            if ahead is not None:
-                yield self._block(*ahead)
+                ahead.append(pool.submit(self._one, step, shared, index))
+                if len(ahead) > self.ABREAST:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
-    def _read(self, index: int) -> Array:
-        return np.array(self.codes[self.bounds[index] : self.bounds[index + 1]], order="C", subok=False)
-
-    def _block(self, index: int, codes: Any) -> Block:
+    def _one(self, step: Callable, shared: tuple, index: int) -> Any:
         first, last = self.bounds[index], self.bounds[index + 1]
-        weight = None if self.weight is None else to_device(self.weight[first:last], self.device)
-        m = Membership.from_coded(codes.result(), self.widths, self.complete, self.categories, self.device)
-        return Block(m, first, weight, weight=weight, keeps=False, memo=self.memos[index])
+        codes = np.array(self.codes[first:last], order="C", subok=False)
+        with contextlib.nullcontext() if self.device == "cpu" else self.turn, on(self.device):
+            weight = None if self.weight is None else to_device(self.weight[first:last], self.device)
+            m = Membership.from_coded(codes, self.widths, self.complete, self.categories, self.device)
+            return step(Block(m, first, weight, weight=weight, keeps=False, memo=self.memos[index]), *shared)
 
 
 def _take(block: Block, rows: Any) -> Any:
@@ -223,10 +227,7 @@ class Cluster:
             homes = [workers[i * len(workers) // len(parts)] for i in range(len(parts))]
             return cls(
                 client,
-                [
-                    client.submit(_call, part, pure=False, workers=[home], allow_other_workers=True)
-                    for part, home in zip(parts, homes, strict=True)
-                ],
+                [client.submit(_call, part, **_at(home)) for part, home in zip(parts, homes, strict=True)],
             )
 
     def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
@@ -241,8 +242,8 @@ class Cluster:
         with dask.config.set(LARGE_GRAPHS):
             sent = self._sent(shared)
             return [
-                self.client.submit(_apply, function, one, more, *sent, pure=False)
-                for one, more in zip(self.futures, own, strict=True)
+                self.client.submit(_apply, function, one, more, *sent, **_at(home))
+                for one, more, home in zip(self.futures, own, self._homes(), strict=True)
             ]
 
     def total(self, function: Callable, shared: tuple) -> Any:
@@ -252,9 +253,11 @@ class Cluster:
         with dask.config.set(LARGE_GRAPHS):
             sent = self._sent(shared)
             threads = self.client.nthreads()
+            blocks: dict[Any, list] = {}
+            for future, home in zip(self.futures, self._homes(), strict=True):
+                blocks.setdefault(home, []).append(future)
             futures = [
-                self._sum_of_worker(function, blocks, threads.get(worker, 1), sent)
-                for worker, blocks in self._by_worker().items()
+                self._sum_of_worker(function, home, some, threads.get(home, 1), sent) for home, some in blocks.items()
             ]
             while len(futures) > 1:
                 futures = [self.client.submit(_add_all, *some, pure=False) for some in _in_lots(futures, self.FAN_IN)]
@@ -278,24 +281,21 @@ class Cluster:
         kept = [None if number is None else self.sent[number] for number in numbered]
         return [self.client.submit(_same, rest, pure=False), *kept]
 
-    def _by_worker(self) -> dict[Any, list]:
-        """The futures of the blocks that each worker has; those that none has under None."""
+    def _homes(self) -> list:
+        """The worker that has each block; None: none."""
         from distributed import wait
 
         wait(self.futures)
         where = self.client.who_has(self.futures)
-        found: dict[Any, list] = {}
-        for future in self.futures:
-            found.setdefault(next(iter(sorted(where.get(future.key, ()))), None), []).append(future)
-        return found
+        return [min(where.get(future.key, ()), default=None) for future in self.futures]
 
-    def _sum_of_worker(self, function: Callable, blocks: list, threads: int, sent: list) -> Any:
+    def _sum_of_worker(self, function: Callable, home: Any, blocks: list, threads: int, sent: list) -> Any:
         size = max(1, min(self.TOGETHER, len(blocks) // threads))
         parts = [
-            self.client.submit(_total_of, function, len(some), *some, *sent, pure=False)
+            self.client.submit(_total_of, function, len(some), *some, *sent, **_at(home))
             for some in _in_lots(blocks, size)
         ]
-        return parts[0] if len(parts) == 1 else self.client.submit(_add_all, *parts, pure=False)
+        return parts[0] if len(parts) == 1 else self.client.submit(_add_all, *parts, **_at(home))
 
 
 class OnDask(Table):
@@ -355,6 +355,11 @@ class _Step:
         with on(block.m.device):
             found = self.step(block, *shared)
         return tuple(map(to_host, found)) if isinstance(found, tuple) else found
+
+
+def _at(home: Any) -> dict[str, Any]:
+    """How to submit a task to a worker, or to any if that one is lost."""
+    return {"pure": False} if home is None else {"pure": False, "workers": [home], "allow_other_workers": True}
 
 
 def _call(function: Callable) -> Any:

@@ -421,7 +421,7 @@ def test_a_streamed_table_runs_on_a_device(tmp_path, block_bytes):
 def cluster():
     distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as found,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as found,
         distributed.Client(found) as client,
     ):
         yield client

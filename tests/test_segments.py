@@ -60,7 +60,7 @@ def test_workers_give_the_same(tmp_path):
     options = {"n_partitions": 12, "row_ratio": 0.25, "random_state": 0}
     expected = segments.consensus(X, 3, tmp_path / "a.npy", device="cpu", **options)
     with (
-        distributed.LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
         for kind in ("path", "array", "dask"):
