@@ -216,7 +216,8 @@ def _statistics(table: Table, costs: Costs, recipe: Any, n_clusters: int) -> Sta
 
 def _count(block: Block, costs: Costs, recipe: Any, n_clusters: int) -> tuple:
     labels = recipe.labels(block, costs)
-    block.memo.pop("nearest", None)  # of the seeding, which is over
+    for name in ("nearest", "closer"):  # of the seeding, which is over
+        block.memo.pop(name, None)
     block.memo["margins"] = recipe.number, Margins(labels)
     return tuple(statistics_of(block.m, rows_of(block, costs), labels, n_clusters))
 

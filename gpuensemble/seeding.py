@@ -42,6 +42,7 @@ class Seeds(NamedTuple):
     costs: Costs
     chosen: Any  # Membership; None: not one yet
     scale: float  # of potentials
+    last: int = 0  # which of the candidates was chosen last
 
 
 def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
@@ -59,7 +60,7 @@ def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
         best = int(sum(sums).argmin())
         totals = [int(one[best]) for one in sums]
         chosen = _joined(chosen, candidates, best)
-        seeds = seeds._replace(chosen=chosen)
+        seeds = seeds._replace(chosen=chosen, last=best)
     return _nearest(costs, chosen)
 
 
@@ -139,6 +140,8 @@ def _potentials(block: Block, seeds: Seeds, candidates: Membership | None) -> An
     nearest = _to_chosen(block, seeds)[:, None]
     if candidates is not None:
         nearest = namespace(nearest).minimum(nearest, _distances(block, seeds.costs, candidates))
+        if block.keeps:
+            block.memo["closer"] = seeds.run, len(seeds.chosen.codes), nearest
     units = _rounded(nearest, seeds.scale)
     return to_host((units if block.multiplicity is None else units * block.multiplicity[:, None]).sum(0))
 
@@ -152,6 +155,10 @@ def _to_chosen(block: Block, seeds: Seeds) -> Array:
     run, known, nearest = block.memo.get("nearest", (None, 0, None))
     if run != seeds.run:
         known, nearest = 0, None
+    run, before, closer = block.memo.pop("closer", (None, 0, None))
+    if run == seeds.run and before + 1 == len(seeds.chosen.codes):
+        nearest, known = closer[:, seeds.last].copy(), before + 1
+        block.memo["nearest"] = seeds.run, known, nearest
     if known < len(seeds.chosen.codes):
         closest = _distances(block, seeds.costs, seeds.chosen.take(slice(known, None))).min(1)
         nearest = closest if nearest is None else namespace(nearest).minimum(nearest, closest)
