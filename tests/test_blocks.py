@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def on_disk(tmp_path, labels):
     return np.load(tmp_path / "labels.npy", mmap_mode="r")
 
 
-@pytest.fixture(params=[1000, 1 << 24], ids=["many blocks", "one block"])
+@pytest.fixture(params=[4000, 1 << 24], ids=["many blocks", "one block"])
 def block_bytes(request, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK_BYTES", request.param)
 
@@ -456,6 +457,17 @@ def test_every_kind_of_table_goes_to_the_workers(cluster, tmp_path, monkeypatch)
     named = ge.SEC(4, random_state=0).fit(dask.dataframe.from_pandas(frame, npartitions=3), sample_weight=weight)
     same(named, expected)
     assert named.feature_names_in_.tolist() == list(frame.columns)
+
+
+def test_an_estimator_with_a_client_is_cloned_and_pickled(cluster):
+    labels = ensemble()
+    estimator = ge.SEC(4, random_state=0, client=cluster)
+    fitted = clone(estimator).fit(labels)
+    assert fitted.client is cluster
+    fitted.labels_, fitted.confidence_ = np.asarray(fitted.labels_), np.asarray(fitted.confidence_)
+    loaded = pickle.loads(pickle.dumps(fitted))
+    assert loaded.client is None
+    np.testing.assert_array_equal(loaded.predict(labels), fitted.labels_)
 
 
 def test_without_a_cluster_a_collection_is_streamed(monkeypatch):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -75,6 +76,14 @@ class KMeansConsensus(LabelConsensus):
             tables = self._costs.tables(self._statistics, m.complete)
             found, *_ = evaluate(m, tables, self._costs.rows(m).weight)
             return to_device(found, device_of(labels))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"client": None}  # a connection stays where it is
+
+    def __sklearn_clone__(self) -> Any:
+        parameters = self.get_params(deep=False)
+        client = parameters.pop("client")
+        return type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()}, client=client)
 
     def _checked_start(self, device: str, n: int) -> Any:
         """One of STARTS, or a label vector on the device in which no cluster is empty."""
