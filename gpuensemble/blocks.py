@@ -5,10 +5,11 @@ in memory, on disk or on the workers of a Dask cluster. What a step returns adds
 are whole multiples of one unit), so that neither the blocks nor the order they arrive in change a bit.
 """
 
+import abc
 import collections
 import contextlib
 import functools
-import operator
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuensemble._array import Array, namespace, on, to_device, to_host
+from gpuensemble._array import Array, on, to_device, to_host
 from gpuensemble.membership import Membership
-
-LARGE_GRAPHS = {"distributed.admin.large-graph-warning-threshold": "1 TB"}  # tables are sent as tasks, on purpose
 
 
 @dataclass
@@ -67,45 +66,46 @@ def add(one: Any, two: Any) -> Any:
     return one + two
 
 
-class Table:
+class Table(abc.ABC):
     """What all tables in blocks know, and how their rows are read."""
+
+    device = "cpu"  # where what is not in blocks is worked out
 
     def __init__(self, bounds: list[int], widths: Any, complete: bool, categories: list | None, weight: Any = None):
         self.bounds, self.widths, self.complete, self.categories = bounds, widths, complete, categories
         self.weight = weight  # of each row, on the host; None: all 1
         self.n_rows, self.n_columns = bounds[-1], int(widths.sum())
 
-    device = "cpu"  # where what is not in blocks is worked out
+    @abc.abstractmethod
+    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
+        """step(block, *shared) of each block, in their order, as they are asked for."""
 
-    def total(self, step: Callable, *shared: Any) -> Any:
-        """The sum of step(block, *shared) over the blocks."""
-        return functools.reduce(add, self.in_turn(step, *shared))
+    @abc.abstractmethod
+    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
+        """step(block, *arguments) of some blocks, each with arguments of its own."""
 
     def each(self, step: Callable, *shared: Any) -> list:
         """step(block, *shared) of each block, in their order."""
         return list(self.in_turn(step, *shared))
 
-    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
-        """step(block, *shared) of each block, in their order, one at a time."""
-        return self._run(step, shared, range(len(self.bounds) - 1))
-
-    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
-        """step(block, *arguments) of some blocks, each with arguments of its own."""
-        return [next(iter(self._run(step, arguments, [index]))) for index, arguments in calls.items()]
+    def total(self, step: Callable, *shared: Any) -> Any:
+        """The sum of step(block, *shared) over the blocks."""
+        return functools.reduce(add, self.in_turn(step, *shared))
 
     def take(self, rows: Any) -> Membership:
         """Some rows of the table, ascending numbers on the host."""
         calls = {}
-        for index, (first, last) in enumerate(zip(self.bounds, self.bounds[1:], strict=False)):
+        for index, (first, last) in enumerate(itertools.pairwise(self.bounds)):
             inside = rows[(rows >= first) & (rows < last)] - first
             if len(inside):
                 calls[index] = (inside,)
-        parts = self.of(_take, calls)
-        codes = namespace(parts[0]).concatenate(parts)
+        codes = np.concatenate(self.of(_take, calls))
         return Membership.from_coded(codes, self.widths, self.complete, self.categories, self.device)
 
-    def _run(self, step: Callable, shared: tuple, indices: Iterable[int]) -> Iterator:
-        raise NotImplementedError
+    def device_of_blocks(self) -> str:
+        """Where the first block is worked on."""
+        (found,) = self.of(_device, {0: ()})
+        return found
 
 
 class InMemory(Table):
@@ -118,9 +118,13 @@ class InMemory(Table):
         self.block = block
         self.device = m.device
 
-    def _run(self, step: Callable, shared: tuple, indices: Iterable[int]) -> Iterator:
-        for _ in indices:
-            yield step(self.block, *shared)
+    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
+        """Of the one block."""
+        yield step(self.block, *shared)
+
+    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
+        """Of the one block."""
+        return [step(self.block, *arguments) for arguments in calls.values()]
 
     def columns(self, step: Callable, *shared: Any) -> tuple:
         """Arrays with an entry for each row of the table."""
@@ -152,15 +156,15 @@ class Streamed(Table):
         self.memos: list[dict] = [{} for _ in bounds[1:]]
         self.turn = threading.Lock()  # a device works on one block at a time, while the next one is read
 
-    def _run(self, step: Callable, shared: tuple, indices: Iterable[int]) -> Iterator:
+    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
+        """step(block, *shared) of each block, in their order."""
         with ThreadPoolExecutor(self.ABREAST, thread_name_prefix="gpuensemble-block") as pool:
-            ahead: collections.deque = collections.deque()
-            for index in indices:
-                ahead.append(pool.submit(self._one, step, shared, index))
-                if len(ahead) > self.ABREAST:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
+            calls = ((pool.submit, self._one, step, shared, index) for index in range(len(self.memos)))
+            yield from ahead(calls, self.ABREAST)
+
+    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
+        """step(block, *arguments) of some blocks, each with arguments of its own."""
+        return [self._one(step, arguments, index) for index, arguments in calls.items()]
 
     def _one(self, step: Callable, shared: tuple, index: int) -> Any:
         first, last = self.bounds[index], self.bounds[index + 1]
@@ -177,212 +181,16 @@ def _take(block: Block, rows: Any) -> Any:
     return to_host(block.m.codes[index if block.group is None else block.group[index]])
 
 
-def is_dask(value: Any) -> bool:
-    """Whether it is a Dask array or DataFrame."""
-    return type(value).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(value, "to_delayed")
+def _device(block: Block) -> str:
+    return block.m.device
 
 
-def current_client(client: Any) -> Any:
-    """The client that was given, else the current one of this process; None: there is none."""
-    if client is not None:
-        return client
-    try:
-        from distributed import get_client
-    except ImportError:
-        return None
-    try:
-        return get_client()
-    except ValueError:
-        return None
-
-
-def delayed_parts(collection: Any) -> list:
-    """The parts of a Dask array or DataFrame, rows of it each."""
-    if hasattr(collection, "rechunk"):
-        if collection.ndim != 2:
-            raise ValueError(f"`labels` must be a table of samples x partitions, got shape {collection.shape}.")
-        return collection.rechunk({1: -1}).to_delayed().ravel().tolist()
-    return collection.to_delayed()
-
-
-class Cluster:
-    """One object for each block, on the workers of a Dask cluster. All of it are tasks, so what is lost is redone."""
-
-    TOGETHER = 8  # blocks of a worker whose sums one task adds up
-    FAN_IN = 4  # sums of workers added up at a time
-
-    def __init__(self, client: Any, futures: list):
-        self.client, self.futures = client, futures
-        self.sent: dict[int, Any] = {}
-
-    @classmethod
-    def loading(cls, client: Any, parts: list) -> "Cluster":
-        """From functions of nothing, as many on each worker, or parts of a collection, where they are."""
-        import dask
-
-        with dask.config.set(LARGE_GRAPHS):
-            if hasattr(parts[0], "dask"):
-                return cls(client, client.compute(parts))
-            workers = [name for name, threads in client.nthreads().items() for _ in range(threads)]
-            homes = [workers[i * len(workers) // len(parts)] for i in range(len(parts))]
-            return cls(
-                client,
-                [client.submit(_call, part, **_at(home)) for part, home in zip(parts, homes, strict=True)],
-            )
-
-    def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
-        """function(object, *own, *shared) of each."""
-        return self.client.gather(self.submit(function, shared, own))
-
-    def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
-        """Futures of function(object, *own, *shared)."""
-        import dask
-
-        own = [()] * len(self.futures) if own is None else own
-        with dask.config.set(LARGE_GRAPHS):
-            sent = self._sent(shared)
-            return [
-                self.client.submit(_apply, function, one, more, *sent, **_at(home))
-                for one, more, home in zip(self.futures, own, self._homes(), strict=True)
-            ]
-
-    def total(self, function: Callable, shared: tuple) -> Any:
-        """The sum of function(object, *shared): added up on each worker, then between them."""
-        import dask
-
-        with dask.config.set(LARGE_GRAPHS):
-            sent = self._sent(shared)
-            threads = self.client.nthreads()
-            blocks: dict[Any, list] = {}
-            for future, home in zip(self.futures, self._homes(), strict=True):
-                blocks.setdefault(home, []).append(future)
-            futures = [
-                self._sum_of_worker(function, home, some, threads.get(home, 1), sent) for home, some in blocks.items()
-            ]
-            while len(futures) > 1:
-                futures = [self.client.submit(_add_all, *some, pure=False) for some in _in_lots(futures, self.FAN_IN)]
-        return futures[0].result()
-
-    def some(self, indices: Iterable[int]) -> "Cluster":
-        """Of some blocks."""
-        return Cluster(self.client, [self.futures[i] for i in indices])
-
-    def _sent(self, shared: tuple) -> list:
-        """Futures of what all blocks are given: sent to one worker, and passed on between them.
-
-        What has a number, such as the tables of an iteration, is needed again in the next one, and sent once.
-        """
-        numbered = [getattr(value, "number", None) for value in shared]
-        rest = tuple(value if number is None else None for value, number in zip(shared, numbered, strict=True))
-        self.sent = {number: future for number, future in self.sent.items() if number in numbered}
-        for value, number in zip(shared, numbered, strict=True):
-            if number is not None and number not in self.sent:
-                self.sent[number] = self.client.submit(_same, value, pure=False)
-        kept = [None if number is None else self.sent[number] for number in numbered]
-        return [self.client.submit(_same, rest, pure=False), *kept]
-
-    def _homes(self) -> list:
-        """The worker that has each block; None: none."""
-        from distributed import wait
-
-        wait(self.futures)
-        where = self.client.who_has(self.futures)
-        return [min(where.get(future.key, ()), default=None) for future in self.futures]
-
-    def _sum_of_worker(self, function: Callable, home: Any, blocks: list, threads: int, sent: list) -> Any:
-        size = max(1, min(self.TOGETHER, len(blocks) // threads))
-        parts = [
-            self.client.submit(_total_of, function, len(some), *some, *sent, **_at(home))
-            for some in _in_lots(blocks, size)
-        ]
-        return parts[0] if len(parts) == 1 else self.client.submit(_add_all, *parts, **_at(home))
-
-
-class OnDask(Table):
-    """Blocks that stay on the workers of a Dask cluster."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        bounds: list[int],
-        widths: Any,
-        complete: bool,
-        categories: list | None,
-        weight: Any = None,
-    ):
-        super().__init__(bounds, widths, complete, categories, weight)
-        self.cluster = cluster
-
-    def total(self, step: Callable, *shared: Any) -> Any:
-        """The sum of step(block, *shared) over the blocks."""
-        return self.cluster.total(_Step(step), shared)
-
-    def each(self, step: Callable, *shared: Any) -> list:
-        """step(block, *shared) of each block, in their order."""
-        return self.cluster.each(_Step(step), shared)
-
-    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
-        """step(block, *shared) of each block, in their order, one at a time in this process."""
-        futures = self.cluster.submit(_Step(step), shared)
-        while futures:
-            yield futures.pop(0).result()
-
-    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
-        """step(block, *arguments) of some blocks, each with arguments of its own."""
-        return self.cluster.some(calls).each(_Step(step), own=calls.values())
-
-    def arrays(self, step: Callable, shared: tuple, dtypes: Iterable[str]) -> tuple:
-        """What the step finds for each row, as Dask arrays on the workers."""
-        import dask.array
-
-        futures = self.cluster.submit(_Step(step), shared)
-        lengths = [last - first for first, last in zip(self.bounds, self.bounds[1:], strict=False)]
-        found = []
-        for i, dtype in enumerate(dtypes):
-            parts = [self.cluster.client.submit(operator.getitem, future, i, pure=False) for future in futures]
-            chunks = [dask.array.from_delayed(part, (n,), dtype) for part, n in zip(parts, lengths, strict=True)]
-            found.append(dask.array.concatenate(chunks))
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A step on a worker: on the device of the block; arrays come back on the host."""
-
-    step: Callable
-
-    def __call__(self, block: Block, *shared: Any) -> Any:
-        with on(block.m.device):
-            found = self.step(block, *shared)
-        return tuple(map(to_host, found)) if isinstance(found, tuple) else found
-
-
-def _at(home: Any) -> dict[str, Any]:
-    """How to submit a task to a worker, or to any if that one is lost."""
-    return {"pure": False} if home is None else {"pure": False, "workers": [home], "allow_other_workers": True}
-
-
-def _call(function: Callable) -> Any:
-    return function()
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _apply(function: Callable, value: Any, own: tuple, rest: tuple, *kept: Any) -> Any:
-    """With the shared arguments put together again: those that were kept, and the rest."""
-    return function(value, *own, *(one if one is not None else two for one, two in zip(kept, rest, strict=True)))
-
-
-def _total_of(function: Callable, n: int, *given: Any) -> Any:
-    """The sum over n objects."""
-    return functools.reduce(add, (_apply(function, value, (), *given[n:]) for value in given[:n]))
-
-
-def _add_all(*parts: Any) -> Any:
-    return functools.reduce(add, parts)
-
-
-def _in_lots(values: list, size: int) -> list[list]:
-    return [values[i : i + size] for i in range(0, len(values), size)]
+def ahead(calls: Iterable[tuple], width: int) -> Iterator:
+    """The results of calls (submit, function, *arguments) in their order, `width` of them waiting at a time."""
+    waiting: collections.deque = collections.deque()
+    for submit, function, *arguments in calls:
+        waiting.append(submit(function, *arguments))
+        if len(waiting) > width:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -217,12 +217,13 @@ def _partitions(partition: Callable[[int, Any], Array], X: Any, draws: list, hom
         labels = namespace(entries).empty((X.shape[0], n_partitions), "int32")
         in_turn = pool.map if device == "cpu" else map
         found = in_turn(partition, range(n_partitions), draws)
-        for i, column in enumerate(_progress(found, n_partitions, verbose)):
+        for i, column in enumerate(progress(found, n_partitions, verbose)):
             labels[:, i] = column
     return to_device(labels, home)
 
 
-def _progress(found: Iterator, total: int, verbose: int) -> Any:
+def progress(found: Iterator, total: int, verbose: int) -> Any:
+    """The partitions, with a progress bar on stderr if `verbose`."""
     if not verbose:
         return found
     from tqdm import tqdm

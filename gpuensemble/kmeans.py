@@ -9,7 +9,7 @@ So a block that was lost is worked out again, and a run is saved as a few small 
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gpuensemble._array import Array, device_of, namespace, to_device, to_host
@@ -155,7 +155,7 @@ def lloyd(
         empty = (statistics.counts == 0).all(0).nonzero()[0].tolist()
         fillers = _fillers(table, costs, tables, empty) if empty else ()
         if fillers:
-            following = replace(following, fillers=fillers)
+            following = Cheapest(progress.statistics, tables, fillers)  # with a number of its own
             statistics, anew = _statistics(table, costs, following, n_clusters), True
         objective = costs.objective(statistics)
         falls = objective < progress.objective

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpuensemble._array import to_device, to_host
 from gpuensemble._files import whole
-from gpuensemble.blocks import InMemory, OnDask, Table
+from gpuensemble.blocks import InMemory, Table
+from gpuensemble.cluster import OnDask
 
 DTYPES = ("int32", "float64")  # of labels and confidences
 
@@ -21,7 +22,7 @@ def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> 
     written to disk, the confidences beside the labels, and come back memory-mapped.
     """
     if out is not None:
-        return _on_disk(table, checked(out), step, shared)
+        return _on_disk(table, Path(out), step, shared)
     if isinstance(table, OnDask):
         return table.arrays(step, shared, DTYPES)
     if isinstance(table, InMemory):
@@ -34,13 +35,14 @@ def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> 
     return into
 
 
-def checked(out: Any) -> Path:
-    """A path that ends in .npy, in a folder that is there."""
+def check(out: Any) -> None:
+    """Raise unless it is None, or a path that ends in .npy in a folder that is there."""
+    if out is None:
+        return
     if not isinstance(out, str | Path) or Path(out).suffix != ".npy":
         raise ValueError(f"`out` must be the path of an .npy file, got {out!r}.")
     if not Path(out).resolve().parent.is_dir():
         raise ValueError(f"`out` must be in a folder that is there, got {str(out)!r}.")
-    return Path(out)
 
 
 def confidence_path(out: Path) -> Path:

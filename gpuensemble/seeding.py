@@ -81,7 +81,7 @@ def _nearest(costs: Costs, chosen: Membership) -> Seeded:
 def _alone(costs: Costs, chosen: Membership) -> Statistics:
     """The statistics of clusters of one row each."""
     labels = namespace(chosen.codes).arange(len(chosen.codes), dtype="int32")
-    return statistics_of(chosen, costs.rows(chosen), labels, len(labels))
+    return statistics_of(chosen, costs.rows(chosen, constant=False), labels, len(labels))
 
 
 def _joined(chosen: Membership, candidates: Membership, best: int) -> Membership:
@@ -110,7 +110,7 @@ def _masses(block: Block, costs: Costs) -> int:
 
 def _unit_mass(block: Block, costs: Costs) -> Array:
     """The mass of each row of m, for a multiplicity of 1."""
-    mass = costs.rows(block.m).mass
+    mass = costs.rows(block.m, constant=False).mass
     return namespace(block.m.codes).ones(len(block.m.codes), "int64") if mass is None else mass
 
 

@@ -3,7 +3,6 @@
 Section 6 of the paper on SEC: no base partition needs all rows, so none needs all of the memory.
 """
 
-import collections
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +13,14 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gpuensemble import _check, _cpu_features, _csr, _random, sources
-from gpuensemble._array import choose_device, on, to_device, to_host
+from gpuensemble import _check, _cpu_features, _csr, _random, outputs, sources
+from gpuensemble._array import choose_device, on, to_host
 from gpuensemble._distance import DISTANCES, prepare
 from gpuensemble._files import whole
-from gpuensemble.blocks import current_client, is_dask
+from gpuensemble.blocks import ahead
+from gpuensemble.cluster import current_client, is_dask, large_graphs
 from gpuensemble.features import kmeans
-from gpuensemble.generate import enough
+from gpuensemble.generate import enough, progress
 
 
 def consensus(
@@ -90,6 +90,7 @@ def consensus(
     settings |= {"device": device, "client": client, "out": out, "checkpoint": checkpoint, "resume": resume}
     estimator = SEC(n_clusters, random_state=np.random.default_rng(of_consensus), verbose=verbose, **settings)
     path = _checked_path(labels)
+    outputs.check(out)
     base_clusters = n_clusters if base_clusters is None else base_clusters
     if resume and path.exists():
         _check_shape(path, _source(X).shape[0], n_partitions)
@@ -125,7 +126,7 @@ def write(
         header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": (n, n_partitions)}
         np.lib.format.write_array_header_1_0(file, header)
         found = _in_threads(source, calls, stack) if client is None else _on_workers(source, calls, client)
-        for rows, inside in _progress(found, n_partitions, verbose):
+        for rows, inside in progress(found, n_partitions, verbose):
             column = np.full(n, -1, dtype)
             column[rows] = inside
             file.write(column.tobytes())
@@ -197,40 +198,20 @@ def _in_threads(source: Any, calls: Iterable[tuple], stack: contextlib.ExitStack
     """The labels of each segment; each has a single BLAS thread to itself."""
     stack.enter_context(threadpool_limits(1, "blas"))
     pool = stack.enter_context(ThreadPoolExecutor(_cpu_features.threads()))
-
-    def start(rows: Any, *more: Any) -> Any:
-        return rows, pool.submit(_clustered, source.rows, rows, rows, *more)
-
-    return _ahead(start, calls, 2 * _cpu_features.threads())
+    submitted = ((pool.submit, _clustered, source.rows, rows, rows, *more) for rows, *more in calls)
+    return ahead(submitted, 2 * _cpu_features.threads())
 
 
 def _on_workers(source: Any, calls: Iterable[tuple], client: Any) -> Iterator:
-    import dask
+    def submit(rows: Any, *more: Any) -> Any:
+        with large_graphs():
+            return client.submit(_clustered, *source.sent(rows, client), rows, *more, pure=False)
 
-    from gpuensemble.blocks import LARGE_GRAPHS
-
-    def start(rows: Any, *more: Any) -> Any:
-        with dask.config.set(LARGE_GRAPHS):
-            get, argument = source.sent(rows, client)
-            return rows, client.submit(_clustered, get, argument, rows, *more, pure=False)
-
-    return _ahead(start, calls, 2 * len(client.scheduler_info()["workers"]))
-
-
-def _ahead(start: Callable, calls: Iterable[tuple], width: int) -> Iterator:
-    """The results of calls in their order, `width` of them started at a time."""
-    waiting: collections.deque = collections.deque()
-    for call in calls:
-        waiting.append(start(*call))
-        if len(waiting) > width:
-            rows, future = waiting.popleft()
-            yield rows, future.result()
-    for rows, future in waiting:
-        yield rows, future.result()
+    return ahead(((submit, *call) for call in calls), 2 * len(client.nthreads()))
 
 
 def _clustered(get: Callable, argument: Any, rows: Any, n_clusters: int, distance: str, device: str, rng: Any) -> Any:
-    """The labels of some rows by k-means, on the host."""
+    """Some rows, and their labels by k-means, on the host."""
     X = np.asarray(get(argument))
     device = choose_device(device)
     with on(device), threadpool_limits(1, "blas"):
@@ -240,12 +221,4 @@ def _clustered(get: Callable, argument: Any, rows: Any, n_clusters: int, distanc
             row, column = np.argwhere(bad)[0]
             raise ValueError(f"`X` must be finite, got {X[row, column]} in row {rows[row]}, column {column}.")
         _csr.refuse_unfit(matrix, "X", distance, rows)
-        return to_host(kmeans(prepare(to_device(matrix, device), distance), n_clusters, rng).labels)
-
-
-def _progress(found: Iterator, total: int, verbose: int) -> Any:
-    if not verbose:
-        return found
-    from tqdm import tqdm
-
-    return tqdm(found, total=total, desc="base partitions", unit="partition")
+        return rows, to_host(kmeans(prepare(matrix, distance), n_clusters, rng).labels)

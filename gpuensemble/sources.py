@@ -17,17 +17,8 @@ import numpy as np
 
 from gpuensemble import _check, _encode
 from gpuensemble._array import choose_device, namespace, on, to_host
-from gpuensemble.blocks import (
-    Block,
-    Cluster,
-    OnDask,
-    Streamed,
-    Table,
-    current_client,
-    delayed_parts,
-    is_dask,
-    whole,
-)
+from gpuensemble.blocks import Block, Streamed, Table, whole
+from gpuensemble.cluster import Cluster, OnDask, current_client, delayed_parts, is_dask
 from gpuensemble.membership import Membership
 
 BLOCK_BYTES = 1 << 22  # of codes in a block, at most

@@ -68,7 +68,7 @@ def cayley_step(x: Any, grad: Any, step: Any) -> Array:
     step = namespace(x).zeros(x.shape[:-2], x.dtype) + step
     _check.finite(step.reshape(-1), "step")
     point = _point(x, step, grad)
-    return _product(point, *_curve(point, step), out=namespace(x).empty_like(x))[0]
+    return _repaired(_product(point, *_curve(point, step), out=namespace(x).empty_like(x))[0])
 
 
 def minimize(
@@ -152,7 +152,7 @@ def minimize(
             continue
         if drifted:
             repairs += 1
-            x = x @ (1.5 * _eye(x) - 0.5 * _inner(x, x))
+            x = _repaired(x)
             value, grad = evaluated(x)
         new = _point(x, value, grad)
         step = _barzilai_borwein(point, new, *curve, long=n_iter % 2 == 0)
@@ -217,6 +217,11 @@ def _product(point: _Point, p: Array, q: Array, out: Array) -> tuple[Array, Arra
         out[rows] = point.x[rows] @ p + point.grad[rows] @ q
         square = square + _inner(out[rows], out[rows])
     return out, xp.abs(square - _eye(out)).max() / float(xp.finfo(out.dtype).eps)
+
+
+def _repaired(x: Array) -> Array:
+    """The orthonormal matrix nearest to x, which is near to orthonormal: a Newton step towards it."""
+    return x @ (1.5 * _eye(x) - 0.5 * _inner(x, x))
 
 
 def _turn(point: _Point) -> Array:

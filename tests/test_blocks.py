@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -307,7 +308,8 @@ def test_bad_files_are_refused_in_one_sentence(name, tmp_path, monkeypatch):
     ("out", "message"),
     [("labels.csv", "`out` must be the path of an .npy file"), ("no/out.npy", "`out` must be in a folder")],
 )
-def test_a_bad_place_for_the_labels_is_refused(out, message, tmp_path):
+def test_a_bad_place_for_the_labels_is_refused_before_any_work(out, message, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "table", None)
     with pytest.raises(ValueError, match=message):
         ge.SEC(4, random_state=0, out=tmp_path / out).fit(ensemble())
 
@@ -523,37 +525,55 @@ def test_a_worker_that_dies_changes_no_label(cluster, tmp_path, monkeypatch):
     assert set(cluster.run(os.getpid).values()) != before
 
 
-def with_stand_in(folder, labels, first):
-    """On a worker, which stays as it is: a block on the stand-in device gives the sums of one on the CPU."""
+def get_a_device(folder):
+    """On a worker: the stand-in device, from now on."""
     sys.path.insert(0, folder)
     import standin
     from cudasim.shim import ShimModule
 
-    found = []
-    for device in ("cpu", "cuda"):
-        with standin.installed(ShimModule):
-            categories, complete = sources._encode.joined([sources._encode.scan(labels, first)])
-            block = sources._coded_block(labels, first, None, categories, complete, device)
-            assert block.m.device == ("cpu" if device == "cpu" else "cuda:0")
-            table = blocks.InMemory(block)
-            costs = models.SECCosts(table, np.ones(labels.shape[1]), None, "float64")
-            start = kmeans.Given(np.arange(first + len(labels), dtype="int32") % 3)
-            sums = blocks._Step(kmeans._count)(block, costs, start, 3)
-            assert all(type(one) is np.ndarray for one in sums)
-            found.append(sums)
-    return found
+    standin.kept = standin.installed(ShimModule)  # it would end with the last reference to it
+    standin.kept.__enter__()
 
 
-def test_a_worker_with_a_device_gives_the_sums_of_the_others(cluster):
-    from pathlib import Path
+@pytest.mark.parametrize("init", ["spectral", "k-means++"])
+def test_workers_with_a_device_give_the_labels_of_the_cpu(init):
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    import dask.array
 
     from cudasim.shim import gxx
 
     if gxx() is None:
         pytest.skip("g++ is not installed")
     labels = ensemble(n=200, r=4)
-    tests = str(Path(__file__).parent)
-    found = cluster.gather([cluster.submit(with_stand_in, tests, labels[i : i + 100], i) for i in (0, 100)])
-    for on_cpu, on_device in found:
-        for one, two in zip(on_cpu, on_device, strict=True):
-            np.testing.assert_array_equal(one, two)
+    expected = ge.SEC(3, init=init, n_init=1, random_state=0).fit(labels)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as found,
+        distributed.Client(found) as client,
+    ):
+        client.run(get_a_device, str(Path(__file__).parent))
+        table = dask.array.from_array(labels, chunks=(60, 4))
+        fitted = ge.SEC(3, init=init, n_init=1, random_state=0, device="cuda").fit(table)
+        assert fitted.device_ == "cuda:0"
+        same(fitted, expected)
+
+
+def lacking_a_cluster(table):
+    """A run from a start that leaves a cluster empty."""
+    costs = models.SECCosts(table, np.ones(9), None, "float64")
+    return kmeans.lloyd(table, costs, kmeans.Given(np.arange(3000, dtype="int32") % 3), 4, 20)
+
+
+def test_an_emptied_cluster_is_filled_alike_everywhere(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 7000)
+    labels = ensemble()
+    filled = []
+    fillers = kmeans._fillers
+    monkeypatch.setattr(kmeans, "_fillers", lambda *args: filled.append(fillers(*args)) or filled[-1])
+    expected = lacking_a_cluster(blocks.whole(ge.Membership.from_labels(labels, device="cpu")))
+    assert filled[0]
+    assert (expected.statistics.counts > 0).any(0).all()
+    for client in (None, cluster):
+        table, _ = sources.table(on_disk(tmp_path, labels), "cpu", client, None)
+        found = lacking_a_cluster(table)
+        assert found.path == expected.path
+        np.testing.assert_array_equal(found.statistics.counts, expected.statistics.counts)

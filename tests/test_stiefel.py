@@ -36,7 +36,7 @@ def test_the_step_is_that_of_the_definition(seed, k, further, step):
     found = ge.stiefel.cayley_step(x, grad, step)
     turn = step * np.linalg.norm(grad @ x.T - x @ grad.T)
     np.testing.assert_allclose(found, dense_step(x, grad, step), atol=20 * EPS * (1 + turn) ** 2)
-    assert off(found) < 100 * EPS * (1 + turn)
+    assert off(found) < 100 * EPS
 
 
 @pytest.mark.parametrize("step", [1e2, 1e4, 1e6])

@@ -41,6 +41,7 @@ class KMeansConsensus(LabelConsensus):
         -------
         self
         """
+        outputs.check(self.out)
         table, unit = sources.table(labels, self.device, self.client, sample_weight)
         with on(table.device):
             n = table.n_rows
@@ -187,7 +188,7 @@ class KMeansConsensus(LabelConsensus):
         self.objective_path_ = [value * unit for value in run.path]
         self.n_iter_ = len(run.evaluated)
         self.evaluated_ = run.evaluated
-        self.device_ = table.device
+        self.device_ = table.device_of_blocks()
 
     def _without_empty(self, table: Table, run: kmeans.Progress) -> tuple[kmeans.Statistics, Any]:
         """The statistics of the clusters that are not empty, fewer than asked for only where rows are; and a recipe.
