@@ -108,7 +108,7 @@ def workers(options):
                 for n_workers, of_workers in seconds.items():
                     with (
                         LocalCluster(
-                            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
+                            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
                         ) as cluster,
                         Client(cluster) as client,
                     ):

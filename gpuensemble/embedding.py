@@ -20,7 +20,7 @@ from gpuensemble.kmeans import NUMBERS
 from gpuensemble.membership import Membership
 from gpuensemble.models import sizes
 
-CHUNK_ROWS = 1 << 17  # rows embedded at a time
+CHUNK_ROWS = 1 << 15  # rows embedded at a time
 SAMPLE_ROWS = 100_000  # rows at most that k-means sees
 EXTRA = 8  # columns of a block beyond K: they speed up convergence
 DEPTH = 12  # blocks of the Krylov space at most

@@ -1,6 +1,9 @@
 """What the tests share: the dense oracle of the membership operator, random memberships, and one way to compare."""
 
+import contextlib
+
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from gpuensemble import Membership
@@ -86,3 +89,16 @@ def problems(draw, max_n=40, columns=(1, 2, 5, 8, 13, 33, 70), dtypes=("float32"
 def membership(xp, codes, widths):
     """A Membership in that library."""
     return Membership(xp.asarray(codes), widths, device="cpu" if xp is np else "cuda")
+
+
+@contextlib.contextmanager
+def two_workers():
+    """A client of two worker processes on this machine, on free ports: clusters can stand side by side."""
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client

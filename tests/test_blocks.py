@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 import gpuensemble as ge
 from gpuensemble import blocks, checkpoint, kmeans, models, outputs, sources
-from support import membership, onehot, random_codes
+from support import membership, onehot, random_codes, two_workers
 
 ESTIMATORS = {
     "SEC": ge.SEC(4, random_state=0),
@@ -422,11 +422,7 @@ def test_a_streamed_table_runs_on_a_device(tmp_path, block_bytes):
 
 @pytest.fixture(scope="module")
 def cluster():
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as found,
-        distributed.Client(found) as client,
-    ):
+    with two_workers() as client:
         yield client
 
 
@@ -537,7 +533,6 @@ def get_a_device(folder):
 
 @pytest.mark.parametrize("init", ["spectral", "k-means++"])
 def test_workers_with_a_device_give_the_labels_of_the_cpu(init):
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     import dask.array
 
     from cudasim.shim import gxx
@@ -546,10 +541,7 @@ def test_workers_with_a_device_give_the_labels_of_the_cpu(init):
         pytest.skip("g++ is not installed")
     labels = ensemble(n=200, r=4)
     expected = ge.SEC(3, init=init, n_init=1, random_state=0).fit(labels)
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as found,
-        distributed.Client(found) as client,
-    ):
+    with two_workers() as client:
         client.run(get_a_device, str(Path(__file__).parent))
         table = dask.array.from_array(labels, chunks=(60, 4))
         fitted = ge.SEC(3, init=init, n_init=1, random_state=0, device="cuda").fit(table)

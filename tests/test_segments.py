@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 import gpuensemble as ge
 from gpuensemble import segments
 from gpuensemble.cli import main
+from support import two_workers
 
 
 def blobs(n=900, d=5, k=3, dtype="float64"):
@@ -55,14 +56,10 @@ def test_the_consensus_is_sec_of_the_file(tmp_path):
 
 
 def test_workers_give_the_same(tmp_path):
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
     _, X = blobs()
     options = {"n_partitions": 12, "row_ratio": 0.25, "random_state": 0}
     expected = segments.consensus(X, 3, tmp_path / "a.npy", device="cpu", **options)
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with two_workers() as client:
         for kind in ("path", "array", "dask"):
             given = stored(kind, X, tmp_path)
             fitted = segments.consensus(given, 3, tmp_path / "b.npy", client=client, **options)
