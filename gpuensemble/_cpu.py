@@ -28,10 +28,11 @@ def gather_sum(membership, table):
     codes = _codes(membership)
     out = np.empty((len(membership.codes), table.shape[1]), table.dtype)
     tiles = None if table.shape[1] == 1 else _tiles(table)
+    cells = np.append(table[:, 0], table.dtype.type(0))
 
     def task(first, last):
         if tiles is None:
-            _gather_sum_column(*codes, table[:, 0], out[:, 0], first, last)
+            _gather_sum_column(*codes, cells, out[:, 0], first, last)
         else:
             _gather_sum(*codes, tiles, _sums(tiles), out, first, last)
 
@@ -212,27 +213,41 @@ def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
 
 @_kernel
 def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
-    """A single column. A sum waits for its last addition, which the sums of other rows need not: four at a time."""
-    r = codes.shape[1]
-    columns, partitions = np.empty(r, np.uintp), np.empty(r, np.uintp)
-    zero = cells.dtype.type(0)
+    """A single column, with a 0 after its last entry for holes: adding 0 changes no sum that began with 0.
+
+    A sum waits for its last addition, which the sums of other rows need not: four at a time.
+    """
+    r, zero, spare = codes.shape[1], cells.dtype.type(0), len(cells) - 1
     x = begin
-    while complete and x + 4 <= end:
+    while x + 4 <= end:
         a, b, c, d = zero, zero, zero, zero
-        for i in range(r):
-            offset = offsets[i]
-            a += cells[offset + codes[x, i]]
-            b += cells[offset + codes[x + 1, i]]
-            c += cells[offset + codes[x + 2, i]]
-            d += cells[offset + codes[x + 3, i]]
+        if complete:
+            for i in range(r):
+                offset = offsets[i]
+                a += cells[offset + codes[x, i]]
+                b += cells[offset + codes[x + 1, i]]
+                c += cells[offset + codes[x + 2, i]]
+                d += cells[offset + codes[x + 3, i]]
+        else:
+            for i in range(r):
+                offset = offsets[i]
+                a += cells[_column(offset, codes[x, i], hole, spare)]
+                b += cells[_column(offset, codes[x + 1, i], hole, spare)]
+                c += cells[_column(offset, codes[x + 2, i], hole, spare)]
+                d += cells[_column(offset, codes[x + 3, i], hole, spare)]
         out[x], out[x + 1], out[x + 2], out[x + 3] = a, b, c, d
         x += 4
     for y in range(x, end):
-        m = _decode(codes, hole, complete, offsets, y, 0, r, columns, partitions)
         total = zero
-        for j in range(m):
-            total += cells[columns[j]]
+        for i in range(r):
+            total += cells[_column(offsets[i], codes[y, i], hole, spare)]
         out[y] = total
+
+
+@_kernel
+def _column(offset, code, hole, spare):
+    """The column of a label; of a hole `spare`, without a branch, which no processor could foresee."""
+    return np.uintp(spare + np.int64(code != hole) * (offset + np.int64(code) - spare))
 
 
 @_kernel
@@ -307,10 +322,8 @@ def _count(codes, hole, complete, offsets, labels, weight, spare, n_clusters, ce
                 cells[np.uintp(offsets[i] + codes[x, i]) * width + label] += amount
         else:
             for i in range(first, last):
-                code = np.int64(codes[x, i])
-                seen = np.int64(codes[x, i] != hole)
-                row = beyond + i + seen * (offsets[i] + code - beyond - i)
-                cells[np.uintp(row) * width + label] += other + seen * (amount - other)
+                row = _column(offsets[i], codes[x, i], hole, beyond + i)
+                cells[row * width + label] += other + np.int64(codes[x, i] != hole) * (amount - other)
 
 
 @_kernel

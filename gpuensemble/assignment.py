@@ -18,7 +18,7 @@ class Tables(NamedTuple):
     """The arguments of `Membership.assign`, on the host."""
 
     table: Any
-    per_partition: Any  # r x K, or 1 x K: the sum over all partitions
+    per_partition: Any  # r x K, or 1 x K: their sum, the same for every row
 
 
 class Rows(NamedTuple):

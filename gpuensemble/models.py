@@ -130,8 +130,7 @@ class KCCCosts:
             inverse = _inverse(by_partition(counts, self.widths))
             cost = _per_column(norms * inverse**2, self.widths) - 2 * counts * _per_column(inverse, self.widths)
         table = np.where(self.of_column > 0, self.of_column * np.where(self.of_column > 0, cost, 0), 0)
-        nothing = np.zeros((1 if summed else len(self.widths), table.shape[1]), self.dtype)
-        return Tables(table.astype(self.dtype), nothing)
+        return Tables(table.astype(self.dtype), np.zeros((1, table.shape[1]), self.dtype))
 
     def objective(self, statistics: Statistics) -> float:
         """The sum of the costs, from counts alone."""
