@@ -86,30 +86,19 @@ def scatter_add(membership, rows, segment_rows):
     out = np.zeros((membership.n_columns, rows.shape[1]), rows.dtype)
 
     def task(first, last):
-        """Tile by tile, in padded arrays, the columns of partitions first .. last - 1."""
+        """The columns of partitions first .. last - 1: the only one, or tile by tile, in padded arrays."""
         begin, end = offsets[first], offsets[last]
+        shared = (*codes, offsets - begin, segment_rows, first, last)
+        if rows.shape[1] == 1:
+            _scatter_add_column(*shared, rows[:, 0], np.empty(end - begin + 1, rows.dtype), out[begin:end, 0])
+            return
         for low in range(0, rows.shape[1], width):
-            some = rows[:, low : low + width]
             part, addend = (aligned((size, width), rows.dtype) for size in (end - begin, 1))
-            kernel = functools.partial(_scatter_add, *codes, offsets - begin, some, first, last, addend, part)
-            _add_segments(kernel, len(rows), segment_rows, part, out[begin:end, low : low + width])
+            tile = slice(low, low + width)
+            _scatter_add(*shared, rows[:, tile], addend, part, out[begin:end, tile])
 
-    def task_of_column(first, last):
-        begin, end = offsets[first], offsets[last]
-        part = np.empty(end - begin, rows.dtype)
-        kernel = functools.partial(_scatter_add_column, *codes, offsets - begin, rows[:, 0], first, last, part)
-        _add_segments(kernel, len(rows), segment_rows, part, out[begin:end, 0])
-
-    _over_spans(membership, len(offsets) - 1, GROUP, task if rows.shape[1] > 1 else task_of_column)
+    _over_spans(membership, len(offsets) - 1, GROUP, task)
     return out
-
-
-def _add_segments(kernel, n, segment_rows, part, out):
-    """out += what the kernel puts into the leading columns of `part`, for one segment of rows after another."""
-    for begin in range(0, n, segment_rows):
-        part[:] = 0
-        kernel(begin, min(n, begin + segment_rows))
-        out += part[:, : out.shape[1]] if out.ndim > 1 else part
 
 
 def coassociation(membership, begin, end, penalty, dtype):
@@ -224,10 +213,10 @@ def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
         if complete:
             for i in range(r):
                 offset = offsets[i]
-                a += cells[offset + codes[x, i]]
-                b += cells[offset + codes[x + 1, i]]
-                c += cells[offset + codes[x + 2, i]]
-                d += cells[offset + codes[x + 3, i]]
+                a += cells[np.uintp(offset + codes[x, i])]
+                b += cells[np.uintp(offset + codes[x + 1, i])]
+                c += cells[np.uintp(offset + codes[x + 2, i])]
+                d += cells[np.uintp(offset + codes[x + 3, i])]
         else:
             for i in range(r):
                 offset = offsets[i]
@@ -333,29 +322,36 @@ def _add_by_label(labels, mass, total):
 
 
 @_kernel
-def _scatter_add(codes, hole, complete, offsets, rows, first, last, addend, out, begin, end):
-    """`out` holds the columns of partitions first .. last - 1."""
+def _scatter_add(codes, hole, complete, offsets, segment_rows, first, last, rows, addend, part, out):
+    """`part` and `out` hold the columns of partitions first .. last - 1."""
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
-    for x in range(begin, end):
-        m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
-        for k in range(rows.shape[1]):
-            addend[0, k] = rows[x, k]
-        add_to_rows(out, columns, m, addend)
+    for begin in range(0, len(codes), segment_rows):
+        part[:] = 0
+        for x in range(begin, min(len(codes), begin + segment_rows)):
+            m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+            for k in range(rows.shape[1]):
+                addend[0, k] = rows[x, k]
+            add_to_rows(part, columns, m, addend)
+        for c in range(len(out)):
+            for k in range(rows.shape[1]):
+                out[c, k] += part[c, k]
 
 
 @_kernel
-def _scatter_add_column(codes, hole, complete, offsets, cells, first, last, out, begin, end):
-    """A single column."""
-    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
-    for x in range(begin, end):
-        value = cells[x]
-        if complete:
-            for i in range(first, last):
-                out[offsets[i] + codes[x, i]] += value
-        else:
-            m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
-            for j in range(m):
-                out[columns[j]] += value
+def _scatter_add_column(codes, hole, complete, offsets, segment_rows, first, last, cells, part, out):
+    """A single column; `part` has one more cell, for holes."""
+    for begin in range(0, len(codes), segment_rows):
+        part[:] = 0
+        for x in range(begin, min(len(codes), begin + segment_rows)):
+            value = cells[x]
+            if complete:
+                for i in range(first, last):
+                    part[np.uintp(offsets[i] + codes[x, i])] += value
+            else:
+                for i in range(first, last):
+                    part[_column(offsets[i], codes[x, i], hole, len(out))] += value
+        for c in range(len(out)):
+            out[c] += part[c]
 
 
 @_kernel
