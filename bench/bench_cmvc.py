@@ -169,7 +169,7 @@ class Peer:
         limits = threadpool_limits(1 if self.threads > 1 else None)
         with quick, limits, ThreadPoolExecutor(self.threads) as pool:
             base = list(pool.map(lambda X: self.kmeans(X, "random").labels_, parts))
-            consensus = self.kmeans(self.onehot(base), "k-means++", n_init=10).labels_
+            consensus = self.kmeans(self.onehot(base), "k-means++", n_init=5).labels_
             for _ in range(n_iter):
                 guide = self.trade_off**0.5 * np.eye(self.k)[consensus]
                 base = list(

@@ -27,14 +27,14 @@ def gather_sum(membership, table):
     """H @ table."""
     codes = _codes(membership)
     out = np.empty((len(membership.codes), table.shape[1]), table.dtype)
-    tiles = None if table.shape[1] == 1 else _tiles(table)
-    cells = np.append(table[:, 0], table.dtype.type(0))
+    single = table.shape[1] == 1
+    given = np.append(table[:, 0], table.dtype.type(0)) if single else _tiles(table)
 
     def task(first, last):
-        if tiles is None:
-            _gather_sum_column(*codes, cells, out[:, 0], first, last)
+        if single:
+            _gather_sum_column(*codes, given, out[:, 0], first, last)
         else:
-            _gather_sum(*codes, tiles, _sums(tiles), out, first, last)
+            _gather_sum(*codes, given, _sums(given), out, first, last)
 
     _over_spans(membership, len(out), SPAN, task)
     return out

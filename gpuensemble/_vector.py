@@ -5,6 +5,7 @@ longer than the additions. Here tables and sums have rows of whole cache lines (
 a line is one vector. Per column the additions are those of a plain loop, in its order.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,9 +26,9 @@ _intrinsic: Any = intrinsic
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Zeros whose first entry is on a cache line."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.zeros(size + LINE, np.uint8)
-    start = -raw.ctypes.data % LINE
+    start = -raw.__array_interface__["data"][0] % LINE
     return raw[start : start + size].view(dtype).reshape(shape)
 
 

@@ -99,13 +99,13 @@ class Margins:
     slack: Any = None  # float32; None: not known
     bin: Array | None = None  # of each row's weight; None: there is one bin
 
-    def to(self, tables: Tables, change: Change, m: Membership, rows_of: Any, skip: bool) -> int:
+    def to(self, tables: Tables, change: Change | None, m: Membership, rows_of: Any) -> int:
         """New labels for new tables; returns how many rows were evaluated. `rows_of(index)`: Rows of all or some."""
-        some = self._unsure(change, m.device) if skip else None
-        if some is None:
+        some = None if change is None else self._unsure(change, m.device)
+        if change is None or some is None:
             weight = rows_of(None).weight
             self.labels, cost, second = evaluate(m, tables, weight)
-            if skip:
+            if change is not None:
                 self._put_in_bins(change.edges, weight)
                 self.slack = _slack(cost, second, change.rounding, self.bin)
             return len(self.labels)

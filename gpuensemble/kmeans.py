@@ -18,6 +18,7 @@ from gpuensemble.blocks import Block, Table, add
 from gpuensemble.membership import Membership
 
 NUMBERS = itertools.count()
+SMALL = 1 << 21  # additions: an iteration of no more takes less time than to know which rows can have moved
 MOVED_SHARE = 0.2  # up to this share of moved rows the next counts are updated, else made anew
 
 
@@ -141,12 +142,13 @@ def lloyd(
         statistics = _statistics(table, costs, start, n_clusters)
         start = Progress(start, statistics, [costs.objective(statistics)], [])
     progress, anew = start, True
+    skip = skip and table.n_rows * len(table.widths) * n_clusters > SMALL
     changes = Changes(table.widths, table.complete, costs.weights, costs.dtype)
     while len(progress.evaluated) < max_iter and not progress.converged:
         tables = costs.tables(progress.statistics, table.complete)
         following = Cheapest(progress.statistics, tables)
         *sums, moved, evaluated, seen = table.total(
-            step, costs, progress.recipe, following, changes.to(tables), n_clusters, anew, skip
+            step, costs, progress.recipe, following, changes.to(tables) if skip else None, n_clusters, anew
         )
         statistics = Statistics(*sums)
         if not anew:
@@ -172,15 +174,18 @@ def lloyd(
 
 
 def step(
-    block: Block, costs: Costs, before: Any, after: Cheapest, change: Change, n_clusters: int, anew: bool, skip: bool
+    block: Block, costs: Costs, before: Any, after: Cheapest, change: Change | None, n_clusters: int, anew: bool
 ) -> tuple:
-    """Counts and masses by the new tables (`anew`), or by how much they change; rows that moved, evaluated, and all."""
+    """Counts and masses by the new tables (`anew`), or by how much they change; rows that moved, evaluated, and all.
+
+    Without a `change` every row is evaluated.
+    """
     number, margins = block.memo.get("margins", (None, None))
     if number != before.number:
         margins = Margins(before.labels(block, costs))
     old = margins.labels
     rows = _RowsOfStep(block, costs)
-    evaluated = margins.to(after.tables, change, block.m, rows, skip)
+    evaluated = margins.to(after.tables, change, block.m, rows)
     new = margins.labels
     block.memo["margins"] = after.number, margins
     moved = namespace(old).nonzero(old != new)[0]

@@ -123,14 +123,14 @@ class KCCCosts:
         counts = statistics.counts * self.of_label
         norms = by_partition(counts**2, self.widths)
         if self.utility == "entropy":
-            cost = self._minus_log(counts)
+            cost = np.where(self.of_column > 0, self._minus_log(counts), 0)  # not 0 times infinity
         elif self.utility == "cosine":
             cost = -counts * _per_column(_inverse(norms**0.5), self.widths)
         else:
             inverse = _inverse(by_partition(counts, self.widths))
             cost = _per_column(norms * inverse**2, self.widths) - 2 * counts * _per_column(inverse, self.widths)
-        table = np.where(self.of_column > 0, self.of_column * np.where(self.of_column > 0, cost, 0), 0)
-        return Tables(table.astype(self.dtype), np.zeros((1, table.shape[1]), self.dtype))
+        cost *= self.of_column
+        return Tables(cost.astype(self.dtype, copy=False), np.zeros((1, cost.shape[1]), self.dtype))
 
     def objective(self, statistics: Statistics) -> float:
         """The sum of the costs, from counts alone."""

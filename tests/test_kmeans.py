@@ -159,6 +159,14 @@ def test_few_rows_are_evaluated_at_the_end(name, holes):
     assert min(skipped.evaluated) < 0.9
 
 
+def test_where_little_is_to_be_saved_all_rows_are_evaluated(monkeypatch):
+    monkeypatch.setattr(kmeans, "SMALL", 1 << 21)
+    ensemble = larger()
+    whole_runs, skipped = run(np, "SEC", ensemble), run(np, "SEC", ensemble, skip=False)
+    assert set(whole_runs.evaluated) == {1}
+    assert whole_runs.path == skipped.path
+
+
 @pytest.mark.parametrize("name", METHODS)
 @given(ensemble=ensembles(max_n=30))
 @settings(max_examples=4)

@@ -21,7 +21,7 @@ from gpuensemble.estimators._labels import Consensus
 from gpuensemble.membership import Membership
 
 UTILITIES = {"sqeuclidean": "category", "kl": "entropy", "cosine": "cosine"}  # Table 4
-CONSENSUS_STARTS, TRIAL_ITERATIONS = 10, 3  # by k-means++, for the first consensus
+CONSENSUS_STARTS, TRIAL_ITERATIONS = 5, 3  # by k-means++, for the first consensus
 INNER_ITERATIONS = 300  # of each k-means inside, at most
 
 
@@ -107,7 +107,7 @@ class CMVC(Consensus):
 
     Notes
     -----
-    The first H* is the best of ten k-means++ starts of `KCC`.
+    The first H* is the best of five k-means++ starts of `KCC`.
 
     Examples
     --------
