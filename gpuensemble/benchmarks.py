@@ -1,20 +1,28 @@
-"""The cases of `gpuensemble bench`: kernels and methods on every device, each beside a peer that gives the same answer.
+"""The cases of `gpuensemble bench`: kernels and methods on every device, beside peers that give the same answer.
+
+A method that no peer has is compared between devices.
 
 To add one: a generator that yields `Case`s, and its name in `CASES`.
 """
 
+import functools
+import importlib.util
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble import KCC, SEC, _check, _harness, _machine, methods, metrics
+from gpuensemble import KCC, SEC, _check, _harness, _machine, features, methods, metrics, prox
 from gpuensemble._array import choose_device, cuda_count, to_device, to_host
 from gpuensemble._harness import Case
 from gpuensemble.membership import Membership
 
 R, K, CLUSTERS = 50, 20, 40
+FEW = 10  # partitions, for methods of many iterations
 SQUARE = 1500  # samples at most for what is n x n
+SOLVED = 300  # samples at most for what is n x n in each of many iterations
+COLUMNS = 16  # of features
+ITERATIONS = 50  # of their k-means at most
 
 
 class Ensemble(NamedTuple):
@@ -30,14 +38,14 @@ class Ensemble(NamedTuple):
         return Membership(to_device(self.codes, device), np.full(R, CLUSTERS), device=device)
 
 
-def ensemble(n: int) -> Ensemble:
-    """Each hidden cluster falls into three of the clusters of a partition, and 60 % of the labels are noise."""
+def ensemble(n: int, share: float = 0.6) -> Ensemble:
+    """Each hidden cluster falls into three of the clusters of a partition, and a share of the labels is noise."""
     from scipy.sparse import csr_matrix
 
     rng = np.random.default_rng(0)
     truth = rng.integers(0, K, n)
     codes = np.stack([rng.integers(0, CLUSTERS, (K, 3))[truth, rng.integers(0, 3, n)] for _ in range(R)], axis=1)
-    noise = rng.random((n, R)) < 0.6
+    noise = rng.random((n, R)) < share
     codes[noise] = rng.integers(0, CLUSTERS, int(noise.sum()))
     columns = (codes + CLUSTERS * np.arange(R)).ravel().astype("int32")
     entries = (np.ones(n * R), columns, np.arange(0, n * R + 1, R, dtype="int32"))
@@ -73,12 +81,17 @@ def _ours(devices: list[str], make: Callable[[str], Callable[[], Any]]) -> dict[
     return {"candidates": {name: make(device) for name, device in named.items()}, "devices": named}
 
 
-def _case(name: str, ours: dict[str, Any], peer: str, theirs: Any, agree: Any, moved: int = 0, **notes: Any) -> Case:
-    """A peer of None: our first device is the peer of the others."""
-    candidates = dict(ours["candidates"]) | ({} if theirs is None else {peer: theirs})
+def _case(name: str, ours: dict[str, Any], peers: dict[str, Any], agree: Any, moved: int = 0) -> Case:
+    """Ratios are to the first of the peers; without one, to our first device."""
+    candidates = ours["candidates"] | peers
     bytes_moved = dict.fromkeys(ours["candidates"], moved) if moved else {}
-    peer = next(iter(candidates)) if theirs is None else peer
-    return Case(name, candidates, peer, agree, notes=notes, devices=ours["devices"], bytes_moved=bytes_moved)
+    peer = next(iter(peers or candidates))
+    return Case(name, candidates, peer, agree, devices=ours["devices"], bytes_moved=bytes_moved)
+
+
+def _optional(name: str) -> Any:
+    """A library that need not be installed, or None."""
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
 def _close(one: Any, two: Any) -> bool:
@@ -110,19 +123,13 @@ def products(devices: list[str], samples: int) -> Iterator[Case]:
         return _ours(devices, make)
 
     size = f"n={samples:,} r={R} K={K}"
-    yield _case(
-        *(f"gather_sum, {size}", ours("gather_sum", table), "SciPy CSR product", lambda: data.matrix @ table),
-        *(_close, read + written),
-    )
-    yield _case(
-        *(f"scatter_add, {size}", ours("scatter_add", rows), "SciPy CSR product", lambda: transposed @ rows),
-        *(_close, read + written),
-    )
-    theirs = lambda: (data.matrix @ table).argmin(1)  # noqa: E731
-    yield _case(
-        *(f"assign, {size}", ours("assign", table), "SciPy CSR product, NumPy argmin", theirs),
-        *(lambda one, two: _same(*(x[0] if isinstance(x, tuple) else x for x in (one, two))), read + 12 * samples),
-    )
+    peers = {"SciPy CSR product": lambda: data.matrix @ table}
+    yield _case(f"gather_sum, {size}", ours("gather_sum", table), peers, _close, read + written)
+    peers = {"SciPy CSR product": lambda: transposed @ rows}
+    yield _case(f"scatter_add, {size}", ours("scatter_add", rows), peers, _close, read + written)
+    peers = {"SciPy CSR product, NumPy argmin": lambda: (data.matrix @ table).argmin(1)}
+    agree = lambda one, two: _same(*(x[0] if isinstance(x, tuple) else x for x in (one, two)))  # noqa: E731
+    yield _case(f"assign, {size}", ours("assign", table), peers, agree, read + 12 * samples)
 
 
 def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
@@ -133,9 +140,9 @@ def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
     def make(device: str) -> Callable[[], Any]:
         return data.membership(device).coassociation
 
-    theirs = lambda: (data.matrix @ data.matrix.T).toarray() / R  # noqa: E731
+    peers = {"SciPy CSR product": lambda: (data.matrix @ data.matrix.T).toarray() / R}
     moved = data.codes.nbytes + 8 * n * n
-    yield _case(f"coassociation, n={n:,} r={R}", _ours(devices, make), "SciPy CSR product", theirs, _close, moved)
+    yield _case(f"coassociation, n={n:,} r={R}", _ours(devices, make), peers, _close, moved)
 
 
 def k_means(devices: list[str], samples: int) -> Iterator[Case]:
@@ -162,9 +169,9 @@ def k_means(devices: list[str], samples: int) -> Iterator[Case]:
         return lambda: k_means.fit(rows, sample_weight=weight).labels_
 
     size = f"n={samples:,} r={R} K={K}"
-    yield _case(f"SEC, {size}", _ours(devices, make(SEC)), "scikit-learn KMeans", theirs(degrees), _same)
+    yield _case(f"SEC, {size}", _ours(devices, make(SEC)), {"scikit-learn KMeans": theirs(degrees)}, _same)
     ones = np.ones(samples)
-    yield _case(f"KCC, {size}", _ours(devices, make(KCC)), "scikit-learn KMeans", theirs(ones), _same)
+    yield _case(f"KCC, {size}", _ours(devices, make(KCC)), {"scikit-learn KMeans": theirs(ones)}, _same)
 
 
 def linkage(devices: list[str], samples: int) -> Iterator[Case]:
@@ -182,8 +189,83 @@ def linkage(devices: list[str], samples: int) -> Iterator[Case]:
         distance = 1 - (data.matrix @ data.matrix.T).toarray() / R
         return AgglomerativeClustering(K, metric="precomputed", linkage="average").fit(distance).labels_
 
-    peer = "scikit-learn AgglomerativeClustering"
-    yield _case(f"EAC, n={n:,} r={R} K={K}", _ours(devices, make), peer, theirs, _same_partition)
+    peers = {"scikit-learn AgglomerativeClustering": theirs}
+    yield _case(f"EAC, n={n:,} r={R} K={K}", _ours(devices, make), peers, _same_partition)
+
+
+def base_partition(devices: list[str], samples: int) -> Iterator[Case]:
+    """k-means of features to convergence, from a row of each hidden cluster, in float32."""
+    from sklearn.cluster import KMeans
+
+    rng = np.random.default_rng(0)
+    truth = rng.permutation(samples) % K
+    points = (2 * rng.standard_normal((K, COLUMNS))[truth] + rng.standard_normal((samples, COLUMNS))).astype("float32")
+    centers = points[np.unique(truth, return_index=True)[1]]
+
+    def make(device: str) -> Callable[[], Any]:
+        X, start = to_device(points, device), to_device(centers, device)
+        return lambda: features.kmeans(X, K, rng, init=start, max_iter=ITERATIONS, tol=0).labels
+
+    k_means = KMeans(K, init=centers, n_init=1, tol=0, max_iter=ITERATIONS)
+    peers = {"scikit-learn KMeans": lambda: k_means.fit(points).labels_}
+    faiss = _optional("faiss")
+    if faiss is not None:
+
+        def by_faiss() -> Any:
+            fitted = faiss.Kmeans(COLUMNS, K, niter=ITERATIONS, max_points_per_centroid=samples)
+            fitted.train(points, init_centroids=centers)
+            return fitted.index.search(points, 1)[1][:, 0]
+
+        peers[f"faiss Kmeans, {ITERATIONS} iterations"] = by_faiss
+    name = f"k-means of features, n={samples:,} x {COLUMNS} K={K}"
+    yield _case(name, _ours(devices, make), peers, _same_partition)
+
+
+def shrinkage(devices: list[str], samples: int) -> Iterator[Case]:
+    """Singular value thresholding, of a matrix and of the Fourier slices of n x n x 2, against NumPy's FFT and SVD."""
+    n = min(samples, SOLVED)
+    x = np.random.default_rng(0).standard_normal((n, n, 2))
+    tau = n**0.5
+
+    def shrunk(slices: np.ndarray) -> np.ndarray:
+        u, s, v = np.linalg.svd(slices, full_matrices=False)
+        return (u * np.maximum(s - tau, 0)[..., None, :]) @ v
+
+    def ours(prox: Callable, x: np.ndarray) -> dict[str, Any]:
+        def make(device: str) -> Callable[[], Any]:
+            on_device = to_device(x, device)
+            return lambda: prox(on_device, tau)
+
+        return _ours(devices, make)
+
+    matrix = np.ascontiguousarray(x[..., 0])
+    peers = {"NumPy SVD": lambda: shrunk(matrix)}
+    yield _case(f"prox.nuclear, {n} x {n}", ours(prox.nuclear, matrix), peers, _close)
+    along_first = lambda x, tau: prox.tensor_nuclear(x, tau, axis=0)  # noqa: E731
+    peers = {"NumPy FFT and batched SVD": lambda: np.fft.ifft(shrunk(np.fft.fft(x, axis=0)), axis=0).real}
+    yield _case(f"prox.tensor_nuclear, {n} x {n} x 2", ours(along_first, x), peers, _close)
+
+
+def without_a_peer(devices: list[str], samples: int) -> Iterator[Case]:
+    """PCE, RSEC, LTA and CMVC, which are compared between devices."""
+
+    def ours(name: str, given: Any) -> dict[str, Any]:
+        def make(device: str) -> Callable[[], Any]:
+            on_device = [to_device(x, device) for x in given] if isinstance(given, list) else to_device(given, device)
+            return lambda: methods.make(name, K, 0, device).fit(on_device).labels_
+
+        return _ours(devices, make)
+
+    for name in ("pce", "rsec", "lta"):
+        method = methods.OF_LABELS[name]
+        n = min(samples, SOLVED if method.square else SQUARE)
+        codes = np.ascontiguousarray(ensemble(n, 0.1).codes[:, :FEW])
+        yield _case(f"{method.title}, n={n:,} r={FEW} K={K}", ours(name, codes), {}, _same_partition)
+    n = min(samples, SQUARE)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, K, n)
+    views = [4 * rng.standard_normal((K, COLUMNS))[truth] + rng.standard_normal((n, COLUMNS)) for _ in range(2)]
+    yield _case(f"CMVC, n={n:,}, 2 views x {COLUMNS} K={K}", ours("cmvc", views), {}, _same_partition)
 
 
 def scores(devices: list[str], samples: int) -> Iterator[Case]:
@@ -196,10 +278,10 @@ def scores(devices: list[str], samples: int) -> Iterator[Case]:
         one, two = to_device(data.truth, device), to_device(data.codes[:, 0].copy(), device)
         return lambda: metrics.nmi(one, two)
 
-    theirs = lambda: normalized_mutual_info_score(data.truth, data.codes[:, 0], average_method="geometric")  # noqa: E731
-    peer = "scikit-learn normalized_mutual_info_score"
+    score = functools.partial(normalized_mutual_info_score, average_method="geometric")
+    peers = {"scikit-learn normalized_mutual_info_score": lambda: score(data.truth, data.codes[:, 0])}
     agree = lambda one, two: abs(one - two) < 1e-9  # noqa: E731
-    yield _case(f"nmi, n={samples:,}", _ours(devices, make), peer, theirs, agree)
+    yield _case(f"nmi, n={samples:,}", _ours(devices, make), peers, agree)
 
 
-CASES = (products, coassociation, k_means, linkage, scores)
+CASES = (products, coassociation, k_means, linkage, base_partition, shrinkage, without_a_peer, scores)
