@@ -2,6 +2,7 @@
 
 python bench/bench_rsec.py speed [--n 1600] [--rounds 1] [--penalty nuclear]
 python bench/bench_rsec.py quality DATA [--draws 20] [--rows 600] [--only NAME]
+python bench/bench_rsec.py stability DATA [--draws 20] [--rows 600] [--only NAME]
 
 The transcription is the one of the tests, which has a full SVD and a full eigendecomposition per iteration. Base
 partitions for speed: 100 k-means partitions, k from 10 to 40, of scikit-learn's digits, some of them twice with noise
@@ -137,6 +138,27 @@ def quality(options):
         sys.stdout.flush()
 
 
+def stability(options):
+    """How far Z moves, relative to its largest entry, if S changes by 1e-15 of itself, and in float32."""
+    for path in sorted(options.data.glob(f"*{options.only}*.npz")):
+        for seed, (labels, truth) in enumerate(draws(path, options)):
+            s, k = ge.coassociation(labels, device="cpu"), len(np.unique(truth))
+            noise = np.random.default_rng(seed).standard_normal(s.shape)
+            changed = s * (1 + 1e-15 * (noise + noise.T))
+            for penalty in PENALTIES:
+                runs = (
+                    representation.solve(given.copy(), k, _settings(penalty), np.random.default_rng(0)).representation
+                    for given in (s, changed, s.astype("float32"))
+                )
+                z, *others = runs
+                moved = [abs(other - z).max() / abs(z).max() for other in others]
+                print(
+                    f"{path.stem} draw {seed} {penalty}: largest entry {abs(z).max():.1f}; Z moves by {moved[0]:.1e} "
+                    f"for another S, by {moved[1]:.1e} in float32",
+                    flush=True,
+                )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
@@ -145,12 +167,13 @@ def main():
     one.add_argument("--rounds", type=int, default=1)
     one.add_argument("--penalty", choices=PENALTIES)
     one.set_defaults(run=speed)
-    two = commands.add_parser("quality")
-    two.add_argument("data", type=Path)
-    two.add_argument("--draws", type=int, default=20)
-    two.add_argument("--rows", type=int, default=600)
-    two.add_argument("--only", default="pool_", help="files whose name contains this (default pool_)")
-    two.set_defaults(run=quality)
+    for name, run in (("quality", quality), ("stability", stability)):
+        two = commands.add_parser(name)
+        two.add_argument("data", type=Path)
+        two.add_argument("--draws", type=int, default=20)
+        two.add_argument("--rows", type=int, default=600)
+        two.add_argument("--only", default="pool_", help="files whose name contains this (default pool_)")
+        two.set_defaults(run=run)
     options = parser.parse_args()
     warnings.simplefilter("error")
     options.run(options)
