@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs
 
 import standin
 from cudasim.shim import ShimModule, gxx
-from gpuensemble import _harness, benchmarks, cli, doctor
+from gpuensemble import _harness, benchmarks, cli, demo, doctor
 from gpuensemble.methods import OF_LABELS, OF_VIEWS
 from test_estimators import ensemble
 
@@ -56,7 +56,8 @@ def test_demo_improves_on_its_base_partitions(capsys, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_demo_prints_a_table_and_draws(capsys, tmp_path):
+def test_demo_prints_a_table_and_draws(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "SQUARE", 100)
     code, out, err = run(capsys, "demo", "--partitions", 4, "--device", "cpu", "--plot", tmp_path / "heat.png")
     lines = out.splitlines()
     assert code == 0
