@@ -2,10 +2,11 @@
 
 python bench/bench_blocks.py streaming [--rows 2000000]
 python bench/bench_blocks.py workers [--share 1]
-python bench/bench_blocks.py memory [--rows 20000000] [--folder .]
+python bench/bench_blocks.py memory [--rows 20000000] [--k 10] [--loaded] [--folder .]
 
 `streaming` and `workers` run Lloyd's iteration of SEC from one start, every row evaluated in every iteration, and time
-an iteration. `memory` writes a file of 20 partitions to the folder and runs a whole fit of it in a process of its own.
+an iteration. `memory` writes a file of 20 partitions to the folder and runs a whole fit of it in a process of its own,
+from disk or, with `--loaded`, in memory.
 """
 
 import argparse
@@ -131,20 +132,23 @@ def workers(options):
 def memory(options):
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "labels.npy"
-        write(path, options.rows, 20, 10, 20)
-        command = [sys.executable, __file__, "fit", str(path), str(Path(folder) / "out.npy")]
+        write(path, options.rows, 20, options.k, 20)
+        command = [sys.executable, __file__, "fit", str(path), str(Path(folder) / "out.npy"), "--k", str(options.k)]
+        command += ["--loaded"] * options.loaded
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         found = json.loads(done.stdout)
     per_row = (found["peak"] - found["before"]) / options.rows
     print(
-        f"n={options.rows:,} r=20 K=10: fit in {found['seconds']:.0f} s, {found['iterations']} iterations; anonymous "
-        f"memory {found['before'] / 1e6:.0f} MB before, {found['peak'] / 1e6:.0f} MB at its peak: "
+        f"n={options.rows:,} r=20 K={options.k}: fit in {found['seconds']:.0f} s, {found['iterations']} iterations; "
+        f"anonymous memory {found['before'] / 1e6:.0f} MB before, {found['peak'] / 1e6:.0f} MB at its peak: "
         f"{per_row:.1f} bytes a row"
     )
 
 
 def fit(options):
-    """In a process of its own: a streamed fit, and its peak of anonymous memory."""
+    """In a process of its own: a fit, and its peak of anonymous memory."""
+    import numpy as np
+
     import gpuensemble as ge
 
     ge.SEC(2, device="cpu").fit([[0, 0], [0, 0], [1, 1], [1, 1]])  # compiles
@@ -158,7 +162,8 @@ def fit(options):
     watcher = threading.Thread(target=watch)
     watcher.start()
     start = time.perf_counter()
-    fitted = ge.SEC(10, random_state=0, device="cpu", out=options.out).fit(options.path)
+    labels = np.load(options.path) if options.loaded else options.path
+    fitted = ge.SEC(options.k, random_state=0, device="cpu", out=options.out).fit(labels)
     seconds = time.perf_counter() - start
     done.set()
     watcher.join()
@@ -185,10 +190,13 @@ def main():
         part.add_argument("--share", type=float, default=1.0, help="of the rows of `workers`")
         part.add_argument("--repeat", type=int, default=3)
         part.add_argument("--folder", default=None, help="where the table goes for the time of the run")
-    part = parts.add_parser("fit")
-    part.set_defaults(run=fit)
-    part.add_argument("path")
-    part.add_argument("out")
+    inner = parts.add_parser("fit")
+    inner.set_defaults(run=fit)
+    inner.add_argument("path")
+    inner.add_argument("out")
+    for one in (part, inner):  # of `memory`, and the process that it starts
+        one.add_argument("--k", type=int, default=10, help="clusters")
+        one.add_argument("--loaded", action="store_true", help="in memory, not from disk")
     options = parser.parse_args()
     if options.run is workers and os.environ.get("NUMBA_NUM_THREADS") != "1":
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"NUMBA_NUM_THREADS": "1"})

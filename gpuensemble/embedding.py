@@ -21,7 +21,7 @@ from gpuensemble.kmeans import NUMBERS
 from gpuensemble.membership import Membership
 from gpuensemble.models import sizes
 
-CHUNK_ROWS = 1 << 15  # rows embedded at a time
+CHUNK_ROWS = {"cpu": 1 << 15, "cuda": 1 << 18}  # rows embedded at a time: little memory, or few launches
 SAMPLE_ROWS = 100_000  # rows at most that k-means sees, and that the eigenvectors come from at first
 EXTRA = 8  # columns of a block beyond K: they speed up convergence
 DEPTH = 12  # blocks of the Krylov space at most
@@ -78,7 +78,7 @@ def _directions(m: Membership, projection: Array) -> Array:
 def vectors(table: Table, n_clusters: int, rng: Any, column_weight: Any = None) -> Any:
     """E^1/2 V / sigma: the table whose gathered rows are the embedding, on the host; V are K leading eigenvectors of A.
 
-    Where there are many rows, those of a sample come first: near enough to save half of the passes over all rows.
+    Where there are many rows, those of a sample come first: near enough to save most of the passes over all rows.
     """
     weight = np.ones(table.n_columns) if column_weight is None else column_weight
     root, degrees = weight**0.5, (sizes(table) * weight)[:, None]
@@ -157,4 +157,5 @@ def _share(block: Block, degrees: Any) -> Array:
 
 
 def _chunks(block: Block) -> list[slice]:
-    return [slice(first, first + CHUNK_ROWS) for first in range(0, len(block.m.codes), CHUNK_ROWS)]
+    size = CHUNK_ROWS["cpu" if block.m.device == "cpu" else "cuda"]
+    return [slice(first, first + size) for first in range(0, len(block.m.codes), size)]
