@@ -58,11 +58,8 @@ def sum_up(features, state) -> None:
 
 def count(features, state):
     """Number and weight of the rows of each cluster in each block."""
-    label, k = state.labels + 1, len(state.counts[0])  # 0: no label
-    for i, present in enumerate(features.present):
-        weight = np.broadcast_to(state.weight, label.shape) if present is None else present * state.weight
-        state.counts[i] = np.bincount(label if present is None else label * present, minlength=k + 1)[1:]
-        state.masses[i] = np.bincount(label, weight, k + 1)[1:]
+    for present, counts, masses in zip(features.present, state.counts, state.masses, strict=True):
+        _count(state.labels, np.empty(0, bool) if present is None else present, state.weight, counts, masses)
 
 
 def scores(features, found):
@@ -129,6 +126,17 @@ def open_rows(labels, margin, shift):
         rows[m] = x
         m += label < 0 or not margin[x] > 0
     return rows[:m]
+
+
+@kernel
+def _count(labels, present, weight, counts, masses):
+    counts[:] = 0
+    masses[:] = 0
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    for x in range(len(labels)):
+        if labels[x] >= 0 and (not len(present) or present[x]):
+            counts[labels[x]] += 1
+            masses[labels[x]] += weight[x * step]
 
 
 @kernel

@@ -12,6 +12,7 @@ import numpy as np
 from gpuensemble import _cpu_features as steps
 from gpuensemble._csr import Csr, OneHot
 from gpuensemble._distance import LACKING
+from gpuensemble._vector import DOT_ROWS, aligned, dot_rows, dot_width
 
 SQUARED, COSINE, KL, AGREEMENT = range(4)
 # sums over columns in any order, several at a time
@@ -39,6 +40,8 @@ def advance(
         dense, entries = np.empty((0, 0), dtype), (part.data, part.indices, part.indptr.astype(np.int64, copy=False))
     else:  # of the same types, so that one compilation serves both
         dense, entries = np.ascontiguousarray(part), (np.empty(0, dtype), none, np.empty(0, np.int64))
+    k = len(empty)
+    width = dot_width(k, dtype) if len(dense) else 0
     guided = len(features.parts) > 1
     present = features.present[0]
     n_steps, moved, before = _advance(
@@ -52,6 +55,9 @@ def advance(
         features.weights[-1],
         LACKING[dtype.name],
         sum(float((constant * state.weight).sum()) for constant in features.constants),
+        aligned((part.shape[1], width or k), dtype),
+        aligned((steps.BLOCK, width or k), dtype),
+        aligned((0 if width else steps.BLOCK, dense.shape[1]), dtype),
         features.square,
         features.bounded,
         state.weight,
@@ -85,6 +91,9 @@ def _advance(
     guide_weight,
     lacking,
     total,
+    table,
+    space,
+    buffer,
     square,
     bounded,
     row_weight,
@@ -100,9 +109,8 @@ def _advance(
     limit,
     tol,
 ):
-    k, d = sums.shape
-    table, guide_table = np.empty((d, k), data.dtype), np.empty((guide_sums.shape[1], k), data.dtype)
-    buffer, space = np.empty((steps.BLOCK, dense.shape[1]), data.dtype), np.empty((steps.BLOCK, k), data.dtype)
+    k = len(sums)
+    guide_table = np.empty((guide_sums.shape[1], k), data.dtype)
     own, offset, mass, guide_mass, size, guide_size = [np.empty(k) for _ in range(6)]
     every, none = np.arange(len(labels)), np.full(len(labels), -1, np.int32)
     _fill(kind, position, weight, lacking, table, own)
@@ -114,12 +122,12 @@ def _advance(
             offset[c] = np.inf if empty[c] else offset[c] + (0.0 if len(present) else own[c])
         rows = steps.open_rows(labels, margin, shift)
         moved = 0
-        for begin in range(0, len(rows), steps.BLOCK):
-            chosen = rows[begin : begin + steps.BLOCK]
-            before, out = labels[chosen], space[: len(chosen)]
-            _scores(dense, data, indices, indptr, chosen, table, buffer, out)
-            _add_guide(chosen, guide, guide_table, present, own, out)
-            moved += steps.choose(out, offset, chosen, square, kind == SQUARED, labels, margin)
+        for begin in range(0, len(rows), len(space)):
+            chosen = rows[begin : begin + len(space)]
+            before = labels[chosen]
+            _scores(dense, data, indices, indptr, chosen, table, buffer, space)
+            _add_guide(chosen, guide, guide_table, present, own, space)
+            moved += steps.choose(space, offset, chosen, square, kind == SQUARED, labels, margin)
             if kind != KL:
                 _move(dense, data, indices, indptr, guide, chosen, before, labels, row_weight, sums, guide_sums)
         if kind == KL:
@@ -151,13 +159,16 @@ def _scores(dense, data, indices, indptr, chosen, table, buffer, out):
     m = len(chosen)
     if not len(dense):
         steps.sparse_scores(data, indices, indptr, chosen, table, True, out)
+    elif not len(buffer):  # few clusters: BLAS would spend its time on copies of the rows
+        for j in range(0, m, DOT_ROWS):
+            dot_rows(dense, chosen, j, m, table, out)
     elif chosen[m - 1] - chosen[0] == m - 1:
-        np.dot(dense[chosen[0] : chosen[0] + m], table, out)
+        np.dot(dense[chosen[0] : chosen[0] + m], table, out[:m])
     else:
         for j in range(m):
             for c in range(dense.shape[1]):
                 buffer[j, c] = dense[chosen[j], c]
-        np.dot(buffer[:m], table, out)
+        np.dot(buffer[:m], table, out[:m])
 
 
 @steps.kernel

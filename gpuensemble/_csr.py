@@ -60,8 +60,9 @@ class Csr(NamedTuple):
 
     def _keep(self, kept: Array) -> "Csr":
         """The entries that are marked."""
-        indptr = _from_zero(namespace(kept).cumsum(kept))[self.indptr]
-        return Csr(self.data[kept], self.indices[kept], indptr, self.shape)
+        xp = namespace(kept)
+        places = xp.nonzero(kept)[0]
+        return Csr(self.data[places], self.indices[places], xp.searchsorted(places, self.indptr), self.shape)
 
 
 class OneHot(Csr):

@@ -297,10 +297,10 @@ def _x_log_x(x: Array) -> Array:
 def _row_sums(part: Any, term: Callable[[Array], Array]) -> Array:
     """The sum over each row of a term that is 0 for 0, in float64."""
     if isinstance(part, Csr) and device_of(part.data) == "cpu":
-        return namespace(part.data).bincount(part.rows(), term(part.data.astype("float64")), part.shape[0])
+        return namespace(part.data).bincount(part.rows(), term(part.data.astype("float64", copy=False)), part.shape[0])
     out = namespace(part.data if isinstance(part, Csr) else part).empty(part.shape[0])
     rows = max(1, (CHUNK >> 6) // part.shape[1])  # few enough for their float64 copy to stay in a cache
     for begin in range(0, len(out), rows):
         end = min(len(out), begin + rows)
-        out[begin:end] = term(_dense(part, begin, end).astype("float64")).sum(1)
+        out[begin:end] = term(_dense(part, begin, end).astype("float64", copy=False)).sum(1)
     return out

@@ -18,9 +18,11 @@ from numba.extending import intrinsic
 
 LINE = 64  # bytes of a cache line
 WIDEST = 7  # lines of a row: 14 of the 16 registers of AVX2, 7 of the 32 of AVX-512
+DOT_LINES, DOT_ROWS = 3, 4  # half lines of a table, and rows that are multiplied with it: 12 registers of AVX2
 
 Value = Any  # of LLVM
 WORD = ir.IntType(64)
+FUSED = ("contract",)  # multiplied and added in one instruction where there is one
 _intrinsic: Any = intrinsic
 
 
@@ -30,6 +32,13 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     raw = np.zeros(size + LINE, np.uint8)
     start = -raw.__array_interface__["data"][0] % LINE
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def dot_width(n_columns: int, dtype: Any) -> int:
+    """The entries of a row of whole half lines that holds so many columns; 0: they are too many for `dot_rows`."""
+    lanes = LINE // 2 // np.dtype(dtype).itemsize
+    lines = -(-n_columns // lanes)
+    return lines * lanes if lines <= DOT_LINES else 0
 
 
 @_intrinsic
@@ -84,6 +93,38 @@ def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
     return _typed(result, t, y, p, z, weight, n_columns, low, best, least, second), _generator(body)
 
 
+@_intrinsic
+def dot_rows(typing, rows, chosen, j, m, table, out):
+    """out[i] = rows[chosen[i]] @ table for i = j .. j + DOT_ROWS - 1, but for those that are not less than m.
+
+    Rows of the table and of `out` have `dot_width` entries.
+    """
+
+    def body(emit, rows, chosen, j, m, table, out):
+        b = emit.builder
+        table, out = table.halved(), out.halved()
+        last = b.sub(m, ir.Constant(WORD, 1))
+        further = [b.add(j, ir.Constant(WORD, i)) for i in range(DOT_ROWS)]
+        places = [b.select(b.icmp_signed("<", i, last), i, last) for i in further]  # the last one, again and again
+        starts = [b.gep(rows.data, [b.mul(emit.entry(chosen, i), rows.length)]) for i in places]
+
+        def of_width(width):
+            def one(c, sums):
+                row = emit.load(table, c, width)
+                entries = [emit.repeat(b.load(b.gep(start, [c])), table.line) for start in starts]
+                terms = (b.fmul(x, t, flags=FUSED) for x in entries for t in row)
+                return [b.fadd(s, term, flags=FUSED) for s, term in zip(sums, terms, strict=True)]
+
+            zero = ir.Constant(table.line, [0.0] * table.line.count)
+            sums = emit.loop(rows.length, [zero] * (DOT_ROWS * width), one)
+            for i, place in enumerate(places):
+                emit.store(out, place, sums[i * width : (i + 1) * width])
+
+        emit.by_width(table, of_width, DOT_LINES)
+
+    return _typed(types.void, rows, chosen, j, m, table, out), _generator(body)
+
+
 def _typed(result: Any, *arguments: Any) -> Any:
     """The signature: integers are words."""
     if any(isinstance(a, types.Array) and a.layout != "C" for a in arguments):
@@ -113,6 +154,11 @@ class _Array(NamedTuple):
     data: Value
     length: Value  # of a row
     line: Any  # the type of a vector of its entries
+    size: int = LINE  # bytes of a vector
+
+    def halved(self) -> "_Array":
+        """The same array in vectors of half a line."""
+        return self._replace(line=ir.VectorType(self.line.element, self.line.count // 2), size=LINE // 2)
 
 
 def _array(record: Any, kind: Any, builder: Any) -> _Array:
@@ -133,12 +179,12 @@ class _Emitter:
     def load(self, array: _Array, row: Value, width: int) -> list[Value]:
         """The first `width` lines of a row."""
         at = [self.line(array, row, ir.Constant(WORD, line)) for line in range(width)]
-        return [self.builder.load(pointer, align=LINE) for pointer in at]
+        return [self.builder.load(pointer, align=array.size) for pointer in at]
 
     def store(self, array: _Array, row: Value, vectors: list[Value]) -> None:
         """Write the lines of a row."""
         for line, vector in enumerate(vectors):
-            self.builder.store(vector, self.line(array, row, ir.Constant(WORD, line)), align=LINE)
+            self.builder.store(vector, self.line(array, row, ir.Constant(WORD, line)), align=array.size)
 
     def line(self, array: _Array, row: Value, line: Value) -> Value:
         """Where a line of a row is."""
@@ -167,13 +213,13 @@ class _Emitter:
         b.position_at_end(after)
         return values
 
-    def by_width(self, table: _Array, of_width: Callable) -> None:
+    def by_width(self, table: _Array, of_width: Callable, widest: int = WIDEST) -> None:
         """of_width(lines of a row of the table), for each number of lines that it may have."""
         b = self.builder
         lanes = ir.Constant(WORD, table.line.count)
         after = b.append_basic_block("done")
         switch = b.switch(b.udiv(table.length, lanes), after)
-        for width in range(1, WIDEST + 1):
+        for width in range(1, widest + 1):
             block = b.append_basic_block(f"lines_{width}")
             switch.add_case(width, block)
             b.position_at_end(block)
@@ -187,14 +233,14 @@ class _Emitter:
         index = ir.VectorType(ir.IntType(LINE * 8 // vector.count), vector.count)
         lanes = ir.Constant(WORD, vector.count)
         iota = ir.Constant(index, list(range(vector.count)))
-        weights = self._repeat(weight, vector)
-        last = self._repeat(b.trunc(n_columns, index.element), index)
-        infinite = self._repeat(ir.Constant(vector.element, float("inf")), vector)
+        weights = self.repeat(weight, vector)
+        last = self.repeat(b.trunc(n_columns, index.element), index)
+        infinite = self.repeat(ir.Constant(vector.element, float("inf")), vector)
         n_lines = b.udiv(b.add(n_columns, b.sub(lanes, ir.Constant(WORD, 1))), lanes)
 
         def one(line, state):
             row, part = (b.load(self.line(array, at, line), align=LINE) for array, at in ((t, y), (p, z)))
-            column = b.add(self._repeat(b.trunc(b.mul(line, lanes), index.element), index), iota)
+            column = b.add(self.repeat(b.trunc(b.mul(line, lanes), index.element), index), iota)
             cost = b.fadd(row, b.fmul(weights, part))
             cost = b.select(b.icmp_signed("<", column, last), cost, infinite)
             return self._insert(state, column, cost)
@@ -209,7 +255,8 @@ class _Emitter:
         found = (b.add(b.sext(best, WORD), low), least, second)
         return self._combine(so_far, found)
 
-    def _repeat(self, scalar: Value, vector: Any) -> Value:
+    def repeat(self, scalar: Value, vector: Any) -> Value:
+        """A vector of one number."""
         zero = ir.Constant(ir.IntType(32), 0)
         one = self.builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, zero)
         mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)

@@ -1,5 +1,6 @@
 """k-means over features: against scikit-learn, against the definition of the distances, and its laws."""
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.cluster import KMeans as Peer
 
-from gpuensemble import _cpu_features, _cpu_lloyd, _distance, features
+from gpuensemble import _cpu_features, _cpu_lloyd, _distance, _vector, features
 from gpuensemble._array import to_host
 from gpuensemble._csr import Csr, matrix, onehot
 from gpuensemble.features import kmeans
@@ -324,11 +325,35 @@ def test_a_start_from_random_rows(xp):
     assert here.objective != kmeans(X, 4, np.random.default_rng(1), init="random", max_iter=1).objective
 
 
+@numba.njit
+def dots(rows, chosen, table, out):
+    for j in range(0, len(chosen), _vector.DOT_ROWS):
+        _vector.dot_rows(rows, chosen, j, len(chosen), table, out)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("m", [1, 3, 4, 9])
+def test_products_of_rows_with_a_narrow_table(dtype, m):
+    rng = np.random.default_rng(m)
+    rows, chosen = rng.standard_normal((20, 7)).astype(dtype), np.sort(rng.choice(20, m, replace=False))
+    lanes = 32 // np.dtype(dtype).itemsize
+    for k in range(1, 3 * lanes + 1):
+        width = _vector.dot_width(k, dtype)
+        assert k <= width < k + lanes
+        table, out = _vector.aligned((7, width), dtype), _vector.aligned((m + 2, width), dtype)
+        table[:, :k] = rng.standard_normal((7, k))
+        dots(rows, chosen, table, out)
+        np.testing.assert_allclose(out[:m], rows[chosen] @ table, rtol=1e-4, atol=1e-5)
+        assert not out[m:].any()
+    assert _vector.dot_width(3 * lanes + 1, dtype) == 0
+
+
+@pytest.mark.parametrize("clusters", [6, 30])  # few and many for a dense step
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("guide", [None, "agreement", "same"])
 @pytest.mark.parametrize("holes", [False, True])
-def test_many_steps_in_one_call_are_single_steps(monkeypatch, distance, sparse, guide, holes):
+def test_many_steps_in_one_call_are_single_steps(monkeypatch, clusters, distance, sparse, guide, holes):
     rng = np.random.default_rng(0)
     X = suited(sparse_table(n=300), distance)
     present = rng.random(300) < 0.7 if holes else None
@@ -337,11 +362,11 @@ def test_many_steps_in_one_call_are_single_steps(monkeypatch, distance, sparse, 
         labels = onehot(rng.integers(0, 3, 300).astype("int32"), 3, "float64")
         blocks.append(_distance.Block(labels, 0.3, None, "agreement" if guide == "agreement" else None))
     prepared = _distance.prepare(blocks, distance)
-    options = {"init": rng.integers(0, 6, 300), "tol": 0}
+    options = {"init": rng.integers(0, clusters, 300), "tol": 0}
     assert _cpu_lloyd.fits(prepared)
-    many = kmeans(prepared, 6, None, **options)
+    many = kmeans(prepared, clusters, None, **options)
     monkeypatch.setattr(_cpu_lloyd, "fits", lambda features: False)
-    single = kmeans(prepared, 6, None, **options)
+    single = kmeans(prepared, clusters, None, **options)
     assert many.n_iter == single.n_iter > 3
     np.testing.assert_array_equal(many.labels, single.labels)
     np.testing.assert_allclose(many.costs, single.costs)
