@@ -250,6 +250,14 @@ def scores(found: Tables, blocks: list, begin: int, end: int) -> Array:
     return out
 
 
+def own_scores(features: Features, found: Tables, label: Array) -> Array:
+    """What its own cluster costs each row, as in `scores`."""
+    out = _add(_own_products(part, table, label) for part, table in zip(features.parts, found.tables, strict=True))
+    for present, offset in found.partial:
+        out = out + present * offset[label]
+    return out
+
+
 def without_rounding(features: Features, costs: Array) -> Array:
     """Costs, 0 where they may be nothing but rounding errors of their terms."""
     xp = namespace(costs)
@@ -292,6 +300,20 @@ def _dense(part: Any, begin: int, end: int) -> Array:
 def _x_log_x(x: Array) -> Array:
     xp = namespace(x)
     return x * xp.log(xp.where(x > 0, x, 1))
+
+
+def _own_products(part: Any, table: Array, label: Array) -> Array:
+    """The product of each row and the row of the table that its label names."""
+    xp = namespace(label)
+    if isinstance(part, Csr) and device_of(label) == "cpu":
+        row = part.rows()
+        return xp.bincount(row, part.data * table[label[row], part.indices], part.shape[0])
+    out = xp.empty(part.shape[0])
+    rows = max(1, CHUNK // part.shape[1])
+    for begin in range(0, len(out), rows):
+        end = min(len(out), begin + rows)
+        out[begin:end] = (_dense(part, begin, end) * table[label[begin:end]]).sum(1)
+    return out
 
 
 def _row_sums(part: Any, term: Callable[[Array], Array]) -> Array:

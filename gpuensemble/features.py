@@ -261,12 +261,7 @@ def _costs(features: Features, state: State) -> Array:
     position = _distance.positions(features, state.sums, state.masses)
     found = _distance.tables(features, position, state.empty)
     xp, label = namespace(found.offset), state.labels
-    costs = features.constant + found.offset[label]
-    for present, offset in found.partial:
-        costs = costs + present * offset[label]
-    for begin, end, blocks in features.row_blocks(1):
-        for block, table in zip(blocks, found.tables, strict=True):
-            costs[begin:end] = costs[begin:end] + (block * table[label[begin:end]]).sum(1)
+    costs = features.constant + found.offset[label] + _distance.own_scores(features, found, label)
     costs = xp.where((label >= 0) & ~state.empty[label], costs, 0)
     costs = costs if features.whole is None else xp.where(features.whole, costs, 0)
     return _distance.without_rounding(features, costs)

@@ -272,7 +272,7 @@ def test_a_strong_guide_makes_the_views_agree():
     assert ge.metrics.ari(*tight.base_labels_.T) == 1
 
 
-@pytest.mark.parametrize("distance", ["cosine", "kl"])
+@pytest.mark.parametrize("distance", ["cosine", "sqeuclidean", "kl"])
 def test_a_sparse_view_gets_no_dense_copy(distance):
     X = sparse.random_array((1500, 30_000), density=0.001, format="csr", rng=np.random.default_rng(0))
     X = sparse.csr_array(sparse.hstack([X, np.ones((1500, 1))]))

@@ -174,12 +174,28 @@ def test_few_rows_are_looked_at_near_the_end(monkeypatch):
     assert looked_at[-1] < 500
 
 
-def test_an_emptied_cluster_gets_the_farthest_row(xp):
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_emptied_cluster_gets_the_farthest_row(xp, sparse):
     X = np.array([[0.0, 0], [0, 1], [1, 0], [50, 50]])
     far = np.array([[0.0, 0], [1000, 1000]])
-    found = kmeans(to(xp, X), 2, None, init=xp.asarray(far), max_iter=1)
+    found = kmeans(to(xp, X, sparse), 2, None, init=xp.asarray(far), max_iter=1)
     check(found.labels, np.array([0, 0, 0, 1], "int32"), xp)
     check(found.centers, np.array([[1 / 3, 1 / 3], [50, 50]]), xp)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_costs_of_labels_are_those_of_all_clusters(xp, monkeypatch, distance, sparse):
+    monkeypatch.setattr(_distance, "CHUNK", 100)
+    rng = np.random.default_rng(0)
+    X, label = suited(sparse_table(n=90), distance), xp.asarray(rng.integers(0, 4, 90))
+    blocks = [(to(xp, X[:, :4], sparse), 2.0, xp.asarray(rng.random(90) < 0.7)), (to(xp, X[:, 4:], sparse), 0.5, None)]
+    prepared = _distance.prepare(blocks, distance)
+    position = [xp.asarray(rng.random((4, width))) for width in (4, 3)]
+    found = _distance.tables(prepared, position, xp.zeros(4, bool))
+    of_all = _distance.scores(found, prepared.dense(0, 90), 0, 90)
+    own = _distance.own_scores(prepared, found, label)
+    np.testing.assert_allclose(to_host(own), to_host(of_all)[np.arange(90), to_host(label)])
 
 
 @pytest.mark.parametrize("distance", DISTANCES)

@@ -154,8 +154,8 @@ class CMVC(Consensus):
         Parameters
         ----------
         views : list of n x d_v matrices
-            Dense or sparse, of NumPy, SciPy or CuPy, or DataFrames, in any mix. A sparse view stays sparse. A dense row
-            of NaN is a sample that is absent from the view.
+            Dense or sparse, of NumPy, SciPy or CuPy, or DataFrames, in any mix. A sparse view stays sparse; on a GPU a
+            block of its rows at a time is made dense. A dense row of NaN is a sample that is absent from the view.
         y : ignored
         present : n x views booleans, optional
             Where a sample is present. The rows of absent samples may hold anything.
