@@ -11,6 +11,7 @@ import numba
 import numpy as np
 
 from gpuensemble._csr import Csr
+from gpuensemble._vector import aligned, cheapest, padded
 
 BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sums are updated
 
@@ -26,18 +27,20 @@ def step(features, state, found, shift) -> int:
     """Give each row the cheapest centre, and move it between the sums; returns how many rows moved."""
     squared = features.distances[0] == "sqeuclidean"
     anew = "kl" in features.distances  # what rounding leaves of a sum that should be 0 has a logarithm
-    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
+    k = len(found.offset)
+    space, offset = scores_and_offset(k, features.dtype)
+    offset[0, :k] = found.offset
+    tables = [_turned(table, space.shape[1]) for table in found.tables]
     buffers = [
         None if isinstance(part, Csr) else np.empty((BLOCK, part.shape[1]), part.dtype) for part in features.parts
     ]
-    space = np.empty((BLOCK, len(found.offset)), features.dtype)
     rows = np.arange(len(state.labels)) if shift is None else open_rows(state.labels, state.margin, shift)
     moved = 0
     for begin in range(0, len(rows), BLOCK):
         chosen = rows[begin : begin + BLOCK]
         before, out = state.labels[chosen], space[: len(chosen)]
         _scores(features, found, chosen, tables, buffers, out)
-        moved += choose(out, found.offset, chosen, features.square, squared, state.labels, state.margin)
+        moved += choose(out, offset, k, chosen, features.square, squared, state.labels, state.margin)
         if not anew:
             _move(features, state, chosen, before)
     if anew:
@@ -45,6 +48,12 @@ def step(features, state, found, shift) -> int:
     else:
         count(features, state)
     return moved
+
+
+def scores_and_offset(k, dtype):
+    """Zeros for the scores of a block of rows, and for the offsets of k clusters, as `choose` takes them."""
+    width = padded(k, dtype)
+    return aligned((BLOCK, width), dtype), aligned((1, width), dtype)
 
 
 def sum_up(features, state) -> None:
@@ -65,7 +74,7 @@ def count(features, state):
 def scores(features, found):
     """What each cluster costs each row, as `_distance.scores`."""
     out = np.empty((len(features.square), len(found.offset)), features.dtype)
-    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
+    tables = [_turned(table, len(table)) for table in found.tables]
     _scores(features, found, np.arange(len(out)), tables, [None] * len(tables), out)
     return out
 
@@ -74,12 +83,14 @@ def _scores(features, found, chosen, tables, buffers, out):
     for i, (part, table, buffer) in enumerate(zip(features.parts, tables, buffers, strict=True)):
         _add_scores(part, chosen, table, buffer, out, first=i == 0)
     for present, offset in found.partial:
-        out += present[chosen, None] * offset
+        out[:, : len(offset)] += present[chosen, None] * offset
 
 
-def _turned(part, table):
-    """Columns x clusters: a sparse row meets whole rows of it."""
-    return np.ascontiguousarray(table.T) if isinstance(part, Csr) else table.T
+def _turned(table, width):
+    """Columns x clusters, `width` of them: a sparse row meets whole rows of it."""
+    out = np.zeros((table.shape[1], width), table.dtype)
+    out[:, : len(table)] = table.T
+    return out
 
 
 def _add_scores(part, chosen, table, buffer, out, first):
@@ -140,20 +151,17 @@ def _count(labels, present, weight, counts, masses):
 
 
 @kernel
-def choose(scores, offset, chosen, square, squared, labels, margin):
-    """The cheapest centre of each row, lowest index on a tie, and the margin to the second; returns how many moved."""
+def choose(scores, offset, k, chosen, square, squared, labels, margin):
+    """The cheapest of k centres for each row, the first of equals, and the margin to the second; how many rows moved.
+
+    Rows of `scores` and of `offset`, which has one, are whole cache lines.
+    """
     rounding = 64 * np.finfo(scores.dtype).eps
+    one, infinite = scores.dtype.type(1), scores.dtype.type(np.inf)
     moved = 0
     for j in range(len(chosen)):
         x = chosen[j]
-        best, least, second = 0, np.inf, np.inf
-        for k in range(len(offset)):
-            score = scores[j, k] + offset[k]
-            if score < second:
-                if score < least:
-                    best, second, least = k, least, score
-                else:
-                    second = score
+        best, least, second = cheapest(scores, j, offset, 0, one, k, 0, 0, infinite, infinite)
         moved += labels[x] != best
         labels[x] = best
         if second == np.inf:

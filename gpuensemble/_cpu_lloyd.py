@@ -40,8 +40,8 @@ def advance(
         dense, entries = np.empty((0, 0), dtype), (part.data, part.indices, part.indptr.astype(np.int64, copy=False))
     else:  # of the same types, so that one compilation serves both
         dense, entries = np.ascontiguousarray(part), (np.empty(0, dtype), none, np.empty(0, np.int64))
-    k = len(empty)
-    width = dot_width(k, dtype) if len(dense) else 0
+    space, offset = steps.scores_and_offset(len(empty), dtype)
+    width = dot_width(len(empty), dtype) if len(dense) else 0
     guided = len(features.parts) > 1
     present = features.present[0]
     n_steps, moved, before = _advance(
@@ -55,9 +55,10 @@ def advance(
         features.weights[-1],
         LACKING[dtype.name],
         sum(float((constant * state.weight).sum()) for constant in features.constants),
-        aligned((part.shape[1], width or k), dtype),
-        aligned((steps.BLOCK, width or k), dtype),
-        aligned((0 if width else steps.BLOCK, dense.shape[1]), dtype),
+        aligned((part.shape[1], width or space.shape[1]), dtype),
+        space,
+        offset,
+        np.empty((0 if width else len(space), dense.shape[1]), dtype),
         features.square,
         features.bounded,
         state.weight,
@@ -93,6 +94,7 @@ def _advance(
     total,
     table,
     space,
+    offset,
     buffer,
     square,
     bounded,
@@ -111,15 +113,15 @@ def _advance(
 ):
     k = len(sums)
     guide_table = np.empty((guide_sums.shape[1], k), data.dtype)
-    own, offset, mass, guide_mass, size, guide_size = [np.empty(k) for _ in range(6)]
+    own, guide_own, mass, guide_mass, size, guide_size = [np.empty(k) for _ in range(6)]
     every, none = np.arange(len(labels)), np.full(len(labels), -1, np.int32)
     _fill(kind, position, weight, lacking, table, own)
-    _fill(guide_kind, guide_position, guide_weight, lacking, guide_table, offset)
+    _fill(guide_kind, guide_position, guide_weight, lacking, guide_table, guide_own)
     n_steps = 0
     while True:
         n_steps += 1
         for c in range(k):
-            offset[c] = np.inf if empty[c] else offset[c] + (0.0 if len(present) else own[c])
+            offset[0, c] = np.inf if empty[c] else guide_own[c] + (0.0 if len(present) else own[c])
         rows = steps.open_rows(labels, margin, shift)
         moved = 0
         for begin in range(0, len(rows), len(space)):
@@ -127,7 +129,7 @@ def _advance(
             before = labels[chosen]
             _scores(dense, data, indices, indptr, chosen, table, buffer, space)
             _add_guide(chosen, guide, guide_table, present, own, space)
-            moved += steps.choose(space, offset, chosen, square, kind == SQUARED, labels, margin)
+            moved += steps.choose(space, offset, k, chosen, square, kind == SQUARED, labels, margin)
             if kind != KL:
                 _move(dense, data, indices, indptr, guide, chosen, before, labels, row_weight, sums, guide_sums)
         if kind == KL:
@@ -147,7 +149,7 @@ def _advance(
         _place(kind, sums, size, weight, position, shift)
         _place(guide_kind, guide_sums, guide_size, guide_weight, guide_position, shift)
         _fill(kind, position, weight, lacking, table, own)
-        _fill(guide_kind, guide_position, guide_weight, lacking, guide_table, offset)
+        _fill(guide_kind, guide_position, guide_weight, lacking, guide_table, guide_own)
         for c in range(k):
             empty[c] = False
             shift[c] = np.sqrt(shift[c]) if bounded else np.inf

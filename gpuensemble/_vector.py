@@ -34,11 +34,16 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
+def padded(n_columns: int, dtype: Any, size: int = LINE) -> int:
+    """So many columns or more: a whole number of vectors of `size` bytes."""
+    lanes = size // np.dtype(dtype).itemsize
+    return -(-n_columns // lanes) * lanes
+
+
 def dot_width(n_columns: int, dtype: Any) -> int:
-    """The entries of a row of whole half lines that holds so many columns; 0: they are too many for `dot_rows`."""
-    lanes = LINE // 2 // np.dtype(dtype).itemsize
-    lines = -(-n_columns // lanes)
-    return lines * lanes if lines <= DOT_LINES else 0
+    """The entries of a row of a table for `dot_rows`, in whole half lines; 0: so many columns are too many."""
+    width = padded(n_columns, dtype, LINE // 2)
+    return width if width * np.dtype(dtype).itemsize <= DOT_LINES * LINE // 2 else 0
 
 
 @_intrinsic
@@ -97,7 +102,7 @@ def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
 def dot_rows(typing, rows, chosen, j, m, table, out):
     """out[i] = rows[chosen[i]] @ table for i = j .. j + DOT_ROWS - 1, but for those that are not less than m.
 
-    Rows of the table and of `out` have `dot_width` entries.
+    Rows of the table have `dot_width` entries, and those of `out` as many or more.
     """
 
     def body(emit, rows, chosen, j, m, table, out):

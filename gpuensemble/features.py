@@ -11,7 +11,7 @@ from gpuensemble import _cpu_features, _cpu_lloyd, _distance
 from gpuensemble._array import Array, device_of, namespace, to_device
 from gpuensemble._distance import Features, Tables
 
-SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sample of this many rows
+SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sample of so many rows, the larger of both
 
 
 class KMeans(NamedTuple):
@@ -273,7 +273,10 @@ def _seed(features: Features, k: int, rng: Any, weight: Array) -> list:
     Fewer than k if no cost is left.
     """
     weight = weight if features.whole is None else weight * features.whole
-    features, weight = _sample(features, weight, max(SEED_ROWS, SEED_ROWS_PER_CLUSTER * k), rng)
+    rows = seed_rows(len(features.square), k, rng)
+    if rows is not None:
+        rows = to_device(rows, device_of(weight))
+        features, weight = features.take(rows), weight if len(weight) == 1 else weight[rows]
     xp = namespace(features.square)
     costs = xp.full(len(features.square), xp.inf)
     potential = xp.ones(len(costs)) * weight
@@ -297,13 +300,10 @@ def _random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
     return _positions_of(features, features.take(rows).dense(0, len(rows)))
 
 
-def _sample(features: Features, weight: Array, size: int, rng: Any) -> tuple[Features, Array]:
-    """Random rows and their weights; all of them if they are not more than `size`."""
-    n = len(features.square)
-    if n <= size:
-        return features, weight
-    rows = to_device(rng.choice(n, size, replace=False), device_of(weight))
-    return features.take(rows), weight if len(weight) == 1 else weight[rows]
+def seed_rows(n: int, k: int, rng: Any) -> Any:
+    """The random rows that the k-means++ of k clusters draws from, on the host; None: all n."""
+    size = max(SEED_ROWS, SEED_ROWS_PER_CLUSTER * k)
+    return None if n <= size else rng.choice(n, size, replace=False)
 
 
 def _costs_of_all(features: Features, position: list) -> Array:

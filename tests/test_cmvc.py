@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 import gpuensemble as ge
-from gpuensemble import views
+from gpuensemble import features, seeding, views
 from gpuensemble._array import namespace, to_host
 from gpuensemble._distance import Block, prepare
 from gpuensemble.blocks import whole
@@ -121,6 +121,20 @@ def test_a_hidden_partition_is_found_in_every_library(xp, distance, holes):
     assert there.objective_path_[-1] == there.objective_
     assert there.n_iter_ == len(there.objective_path_)
     assert there.device_ == ("cpu" if xp is np else "cuda:0")
+
+
+def test_the_first_consensus_is_seeded_from_a_sample_of_rows(xp, monkeypatch):
+    truth, made, present = data(n=400, holes=0.3)
+    monkeypatch.setattr(features, "SEED_ROWS", 40)
+    monkeypatch.setattr(features, "SEED_ROWS_PER_CLUSTER", 1)
+    drawn_from, plus_plus = [], seeding.plus_plus
+    monkeypatch.setattr(seeding, "plus_plus", lambda table, *args: drawn_from.append(table) or plus_plus(table, *args))
+    model = ge.CMVC(K, n_subviews=4, feature_ratio=0.8, random_state=0)
+    here = clone(model).set_params(device="cpu").fit(with_nan(made, present))
+    there = clone(model).fit([xp.asarray(X) for X in with_nan(made, present)])
+    assert {table.n_rows for table in drawn_from} == {40}
+    assert ge.metrics.ari(truth, here.labels_) > 0.7
+    check(there.labels_, here.labels_, xp)
 
 
 @pytest.mark.parametrize("update", ["approximate", "exact"])

@@ -107,7 +107,8 @@ class CMVC(Consensus):
 
     Notes
     -----
-    The first H* is the best of five k-means++ starts of `KCC`.
+    The first H* is the best of five k-means++ starts of `KCC`, which draw from a random sample of max(4096, 64 *
+    n_clusters) rows.
 
     Examples
     --------
@@ -243,9 +244,11 @@ def start(parts: list[Features], settings: Settings, rng: Any) -> tuple[list[Par
         return _partition(part, settings, rng=rng, init="random", n_init=settings.n_init)
 
     base = list(settings.in_turn(alone, parts, rngs))
-    table = whole(membership(base))
+    m = membership(base)
+    rows = features.seed_rows(len(m.codes), settings.n_clusters, last)
+    table, sample = whole(m), whole(m if rows is None else m.take(to_device(rows, m.device)))
     by = _costs(table, "category")
-    seeds = [seeding.plus_plus(table, by, settings.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
+    seeds = [seeding.plus_plus(sample, by, settings.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
     starts = [seed.labels(table.block, by) for seed in seeds]
     return base, min((fuse(table, start, settings, TRIAL_ITERATIONS) for start in starts), key=lambda run: run[1])[0]
 
