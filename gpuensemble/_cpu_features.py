@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from gpuensemble._csr import Csr
-from gpuensemble._vector import aligned, cheapest, padded
+from gpuensemble._vector import LINE, WIDEST, add_scaled_rows, aligned, cheapest, padded
 
 BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sums are updated
 
@@ -30,7 +30,7 @@ def step(features, state, found, shift) -> int:
     k = len(found.offset)
     space, offset = scores_and_offset(k, features.dtype)
     offset[0, :k] = found.offset
-    tables = [_turned(table, space.shape[1]) for table in found.tables]
+    tables = [_turned(table) for table in found.tables]
     buffers = [
         None if isinstance(part, Csr) else np.empty((BLOCK, part.shape[1]), part.dtype) for part in features.parts
     ]
@@ -73,10 +73,10 @@ def count(features, state):
 
 def scores(features, found):
     """What each cluster costs each row, as `_distance.scores`."""
-    out = np.empty((len(features.square), len(found.offset)), features.dtype)
-    tables = [_turned(table, len(table)) for table in found.tables]
-    _scores(features, found, np.arange(len(out)), tables, [None] * len(tables), out)
-    return out
+    n, k = len(features.square), len(found.offset)
+    out = aligned((n, padded(k, features.dtype)), features.dtype)
+    _scores(features, found, np.arange(n), [_turned(table) for table in found.tables], [None] * len(found.tables), out)
+    return out[:, :k]
 
 
 def _scores(features, found, chosen, tables, buffers, out):
@@ -86,9 +86,9 @@ def _scores(features, found, chosen, tables, buffers, out):
         out[:, : len(offset)] += present[chosen, None] * offset
 
 
-def _turned(table, width):
-    """Columns x clusters, `width` of them: a sparse row meets whole rows of it."""
-    out = np.zeros((table.shape[1], width), table.dtype)
+def _turned(table):
+    """Columns x clusters, with padding: a sparse row meets whole rows of it."""
+    out = aligned((table.shape[1], padded(len(table), table.dtype)), table.dtype)
     out[:, : len(table)] = table.T
     return out
 
@@ -177,14 +177,19 @@ def choose(scores, offset, k, chosen, square, squared, labels, margin):
 
 @kernel
 def sparse_scores(data, indices, indptr, chosen, table, first, out):
+    """out = the products of the chosen rows and the table, or += if not `first`; rows of both are whole cache lines."""
+    narrow = table.shape[1] * table.itemsize <= WIDEST * LINE
     for j in range(len(chosen)):
-        row = out[j]
+        row, begin, end = out[j], indptr[chosen[j]], indptr[chosen[j] + 1]
         if first:
             row[:] = 0
-        for i in range(indptr[chosen[j]], indptr[chosen[j] + 1]):
-            value, column = data[i], table[indices[i]]
-            for k in range(len(row)):
-                row[k] += value * column[k]
+        if narrow:
+            add_scaled_rows(out, j, table, indices, data, begin, end)
+        else:
+            for i in range(begin, end):
+                value, column = data[i], table[indices[i]]
+                for k in range(len(row)):
+                    row[k] += value * column[k]
 
 
 @kernel

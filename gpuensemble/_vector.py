@@ -5,6 +5,7 @@ longer than the additions. Here tables and sums have rows of whole cache lines (
 a line is one vector. Per column the additions are those of a plain loop, in its order.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -85,6 +86,26 @@ def add_to_rows(typing, table, chosen, m, addend):
 
 
 @_intrinsic
+def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end):
+    """total[y] += factors[i] * table[chosen[i]] for i = begin .. end - 1, one after another."""
+
+    def body(emit, total, y, table, chosen, factors, begin, end):
+        b = emit.builder
+
+        def of_width(width):
+            def one(j, sums):
+                i = b.add(begin, j)
+                factor, c = emit.repeat(emit.entry(factors, i), table.line), emit.word(emit.entry(chosen, i))
+                return [emit.add_product(s, factor, v) for s, v in zip(sums, emit.load(table, c, width), strict=True)]
+
+            emit.store(total, y, emit.loop(b.sub(end, begin), emit.load(total, y, width), one))
+
+        emit.by_width(table, of_width)
+
+    return _typed(types.void, total, y, table, chosen, factors, begin, end), _generator(body)
+
+
+@_intrinsic
 def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
     """Costs t[y] + weight * p[z] of n_columns columns against (best, least, second) so far; the first of equals stays.
 
@@ -117,8 +138,8 @@ def dot_rows(typing, rows, chosen, j, m, table, out):
             def one(c, sums):
                 row = emit.load(table, c, width)
                 entries = [emit.repeat(b.load(b.gep(start, [c])), table.line) for start in starts]
-                terms = (b.fmul(x, t, flags=FUSED) for x in entries for t in row)
-                return [b.fadd(s, term, flags=FUSED) for s, term in zip(sums, terms, strict=True)]
+                pairs = itertools.product(entries, row)
+                return [emit.add_product(s, x, t) for s, (x, t) in zip(sums, pairs, strict=True)]
 
             zero = ir.Constant(table.line, [0.0] * table.line.count)
             sums = emit.loop(rows.length, [zero] * (DOT_ROWS * width), one)
@@ -200,6 +221,14 @@ class _Emitter:
     def add(self, x: Value, y: Value) -> Value:
         """x + y."""
         return self.builder.add(x, y) if isinstance(x.type.element, ir.IntType) else self.builder.fadd(x, y)
+
+    def add_product(self, s: Value, x: Value, y: Value) -> Value:
+        """s + x * y."""
+        return self.builder.fadd(s, self.builder.fmul(x, y, flags=FUSED), flags=FUSED)
+
+    def word(self, index: Value) -> Value:
+        """An integer as a word."""
+        return index if index.type == WORD else self.builder.sext(index, WORD)
 
     def loop(self, n: Value, carried: list[Value], one: Callable) -> list[Value]:
         """carried = one(i, carried) for i in 0 .. n - 1."""

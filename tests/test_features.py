@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, random_array
 from sklearn.cluster import KMeans as Peer
 
 from gpuensemble import _cpu_features, _cpu_lloyd, _distance, _vector, features
@@ -362,6 +362,20 @@ def test_products_of_rows_with_a_narrow_table(dtype, m):
         np.testing.assert_allclose(out[:m], rows[chosen] @ table, rtol=1e-4, atol=1e-5)
         assert not out[m:].any()
     assert _vector.dot_width(3 * lanes + 1, dtype) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("k", [1, 8, 20, 56, 57, 130])
+def test_products_of_sparse_rows_with_a_table(dtype, k):
+    rng = np.random.default_rng(k)
+    X = random_array((30, 9), density=0.4, format="csr", dtype=dtype, rng=rng)
+    width, chosen = _vector.padded(k, dtype), np.array([0, 3, 4, 29])
+    table, out = _vector.aligned((9, width), dtype), _vector.aligned((5, width), dtype)
+    table[:, :k] = rng.standard_normal((9, k))
+    for times, first in ((1, True), (1, True), (2, False)):
+        _cpu_features.sparse_scores(X.data, X.indices, X.indptr, chosen, table, first, out)
+        np.testing.assert_allclose(out[:4], times * (X[chosen] @ table), rtol=1e-5, atol=1e-6)
+    assert not out[4].any()
 
 
 @pytest.mark.parametrize("clusters", [6, 30])  # few and many for a dense step
