@@ -27,7 +27,15 @@ def fits(features: Any) -> bool:
 
 
 def advance(
-    features: Any, state: Any, position: list, empty: Any, shift: Any, objective: float, limit: int, tol: float
+    features: Any,
+    state: Any,
+    position: list,
+    empty: Any,
+    shift: Any,
+    total: float,
+    objective: float,
+    limit: int,
+    tol: float,
 ):
     """Take steps until no row moves, a cluster is empty, or the objective falls too little, `limit` at most.
 
@@ -54,7 +62,7 @@ def advance(
         features.weights[0],
         features.weights[-1],
         LACKING[dtype.name],
-        sum(float((constant * state.weight).sum()) for constant in features.constants),
+        total,
         aligned((part.shape[1], width or space.shape[1]), dtype),
         space,
         offset,

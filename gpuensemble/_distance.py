@@ -48,8 +48,7 @@ class Cosine(SquaredEuclidean):
         return square**0.5
 
     def position(self, sums: Array, mass: Array) -> Array:
-        center = divide(sums, mass)
-        return divide(center, (center * center).sum(1) ** 0.5)
+        return divide(sums, (sums * sums).sum(1) ** 0.5)
 
     def table(self, position: Array, dtype: Any) -> Array:
         return -position
@@ -223,7 +222,8 @@ def tables(features: Features, position: list, empty: Array) -> Tables:
 
 def positions(features: Features, sums: list, masses: list) -> list:
     """Where the centres of clusters are, in float64, for sums of rows, or for rows themselves and masses of 1."""
-    return [kind.position(total.astype("float64"), mass) for kind, total, mass in features.kinds(sums, masses)]
+    of_all = features.kinds(sums, masses)
+    return [kind.position(total.astype("float64", copy=False), mass) for kind, total, mass in of_all]
 
 
 def saved(features: Features, sums: list, masses: list) -> list[float]:

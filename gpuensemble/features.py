@@ -122,14 +122,14 @@ def _lloyd(features: Features, start: Start, max_iter: int, tol: float) -> KMean
     n_iter = 0
     while True:
         limit = max_iter - n_iter
-        steps, moved, previous = _advance(features, state, position, empty, shift, objective, limit, tol)
+        steps, moved, previous = _advance(features, state, position, empty, shift, sum(totals), objective, limit, tol)
         n_iter += steps
         empty = _refill(features, state)
         saved = _distance.saved(features, state.sums, state.masses)
         costs = [max(0.0, total - part) for total, part in zip(totals, saved, strict=True)]
         objective = sum(costs)
         if moved == 0 or n_iter == max_iter or previous - objective <= tol * objective:
-            return _result(features, state, costs, n_iter)
+            return _result(features, state, ~empty, costs, n_iter)
         before, position = position, _distance.positions(features, state.sums, state.masses)
         shift = _distance.shifts(features, before, position)
 
@@ -140,14 +140,18 @@ def _advance(
     position: list,
     empty: Array,
     shift: Array,
+    total: float,
     objective: float,
     limit: int,
     tol: float,
 ) -> tuple[int, int, float]:
-    """A step, or more: how many there were, how many rows the last one moved, and the objective before it."""
+    """A step, or more: how many there were, how many rows the last one moved, and the objective before it.
+
+    `total` is the weighted sum of the rows' constants.
+    """
     on_cpu = device_of(state.labels) == "cpu"
     if on_cpu and _cpu_lloyd.fits(features):
-        return _cpu_lloyd.advance(features, state, position, empty, shift, objective, limit, tol)
+        return _cpu_lloyd.advance(features, state, position, empty, shift, total, objective, limit, tol)
     found = _distance.tables(features, position, empty)
     return 1, (_cpu_features.step if on_cpu else _step)(features, state, found, shift), objective
 
@@ -246,14 +250,16 @@ def _refill(features: Features, state: State) -> Array:
 
     They do where every row is at its centre: there are fewer distinct rows than clusters.
     """
-    for k in namespace(state.labels).nonzero(state.empty)[0].tolist():
+    empty = state.empty
+    for k in namespace(empty).nonzero(empty)[0].tolist():
         costs = _costs(features, state)
         x = int(costs.argmax())
         if not float(costs[x]) > 0:
             break
         state.labels[x], state.margin[x] = k, 0
         _sum_up(features, state)
-    return state.empty
+        empty = state.empty
+    return empty
 
 
 def _costs(features: Features, state: State) -> Array:
@@ -342,14 +348,13 @@ def _add_means(features: Features, centers: list, sign: int) -> list:
     return [c if mean is None else c + sign * mean for c, mean in zip(centers, features.means, strict=True)]
 
 
-def _result(features: Features, state: State, costs: list[float], n_iter: int) -> KMeans:
-    """Clusters without rows are left out."""
+def _result(features: Features, state: State, kept: Array, costs: list[float], n_iter: int) -> KMeans:
+    """Without the clusters that are not to be kept."""
     xp = namespace(state.labels)
-    kept = ~state.empty
     labels = (kept.cumsum() - 1).astype("int32")[state.labels]
     if features.whole is not None:
         somewhere = functools.reduce(operator.or_, [True if one is None else one for one in features.present])
         labels = xp.where(kept[state.labels] & somewhere, labels, -1).astype("int32")
     means = [_distance.divide(*pair)[kept] for pair in zip(state.sums, state.masses, strict=True)]
-    centers = [center.astype(features.dtype) for center in _add_means(features, means, 1)]
+    centers = [center.astype(features.dtype, copy=False) for center in _add_means(features, means, 1)]
     return KMeans(labels, centers if len(centers) > 1 else centers[0], sum(costs), n_iter, costs)
