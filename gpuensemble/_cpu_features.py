@@ -30,7 +30,7 @@ def step(features, state, found, shift) -> int:
     k = len(found.offset)
     space, offset = scores_and_offset(k, features.dtype)
     offset[0, :k] = found.offset
-    tables = [_turned(table) for table in found.tables]
+    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
     buffers = [
         None if isinstance(part, Csr) else np.empty((BLOCK, part.shape[1]), part.dtype) for part in features.parts
     ]
@@ -75,7 +75,8 @@ def scores(features, found):
     """What each cluster costs each row, as `_distance.scores`."""
     n, k = len(features.square), len(found.offset)
     out = aligned((n, padded(k, features.dtype)), features.dtype)
-    _scores(features, found, np.arange(n), [_turned(table) for table in found.tables], [None] * len(found.tables), out)
+    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
+    _scores(features, found, np.arange(n), tables, [None] * len(tables), out)
     return out[:, :k]
 
 
@@ -86,8 +87,10 @@ def _scores(features, found, chosen, tables, buffers, out):
         out[:, : len(offset)] += present[chosen, None] * offset
 
 
-def _turned(table):
-    """Columns x clusters, with padding: a sparse row meets whole rows of it."""
+def _turned(part, table):
+    """Columns x clusters; a sparse row meets whole rows of it, which are cache lines."""
+    if not isinstance(part, Csr):
+        return table.T
     out = aligned((table.shape[1], padded(len(table), table.dtype)), table.dtype)
     out[:, : len(table)] = table.T
     return out
@@ -98,9 +101,9 @@ def _add_scores(part, chosen, table, buffer, out, first):
     if isinstance(part, Csr):
         sparse_scores(part.data, part.indices, part.indptr, chosen, table, first, out)
     elif first:
-        np.matmul(_rows(part, chosen, buffer), table, out=out)
+        np.matmul(_rows(part, chosen, buffer), table, out=out[:, : table.shape[1]])
     else:
-        out += _rows(part, chosen, buffer) @ table
+        out[:, : table.shape[1]] += _rows(part, chosen, buffer) @ table
 
 
 def _rows(part, chosen, buffer):

@@ -48,8 +48,9 @@ def advance(
         dense, entries = np.empty((0, 0), dtype), (part.data, part.indices, part.indptr.astype(np.int64, copy=False))
     else:  # of the same types, so that one compilation serves both
         dense, entries = np.ascontiguousarray(part), (np.empty(0, dtype), none, np.empty(0, np.int64))
-    space, offset = steps.scores_and_offset(len(empty), dtype)
-    width = dot_width(len(empty), dtype) if len(dense) else 0
+    k = len(empty)
+    space, offset = steps.scores_and_offset(k, dtype)
+    width = dot_width(k, dtype) if len(dense) else space.shape[1]
     guided = len(features.parts) > 1
     present = features.present[0]
     n_steps, moved, before = _advance(
@@ -63,7 +64,7 @@ def advance(
         features.weights[-1],
         LACKING[dtype.name],
         total,
-        aligned((part.shape[1], width or space.shape[1]), dtype),
+        aligned((part.shape[1], width or k), dtype),
         space,
         offset,
         np.empty((0 if width else len(space), dense.shape[1]), dtype),
@@ -120,7 +121,7 @@ def _advance(
     tol,
 ):
     k = len(sums)
-    guide_table = np.empty((guide_sums.shape[1], k), data.dtype)
+    guide_table, products = np.empty((guide_sums.shape[1], k), data.dtype), np.empty((len(buffer), k), data.dtype)
     own, guide_own, mass, guide_mass, size, guide_size = [np.empty(k) for _ in range(6)]
     every, none = np.arange(len(labels)), np.full(len(labels), -1, np.int32)
     _fill(kind, position, weight, lacking, table, own)
@@ -135,7 +136,7 @@ def _advance(
         for begin in range(0, len(rows), len(space)):
             chosen = rows[begin : begin + len(space)]
             before = labels[chosen]
-            _scores(dense, data, indices, indptr, chosen, table, buffer, space)
+            _scores(dense, data, indices, indptr, chosen, table, buffer, products, space)
             _add_guide(chosen, guide, guide_table, present, own, space)
             moved += steps.choose(space, offset, k, chosen, square, kind == SQUARED, labels, margin)
             if kind != KL:
@@ -164,7 +165,7 @@ def _advance(
 
 
 @steps.kernel
-def _scores(dense, data, indices, indptr, chosen, table, buffer, out):
+def _scores(dense, data, indices, indptr, chosen, table, buffer, products, out):
     """out = the products of the chosen rows, which are in ascending order, and the table."""
     m = len(chosen)
     if not len(dense):
@@ -172,13 +173,17 @@ def _scores(dense, data, indices, indptr, chosen, table, buffer, out):
     elif not len(buffer):  # few clusters: BLAS would spend its time on copies of the rows
         for j in range(0, m, DOT_ROWS):
             dot_rows(dense, chosen, j, m, table, out)
-    elif chosen[m - 1] - chosen[0] == m - 1:
-        np.dot(dense[chosen[0] : chosen[0] + m], table, out[:m])
     else:
+        if chosen[m - 1] - chosen[0] == m - 1:
+            np.dot(dense[chosen[0] : chosen[0] + m], table, products[:m])
+        else:
+            for j in range(m):
+                for c in range(dense.shape[1]):
+                    buffer[j, c] = dense[chosen[j], c]
+            np.dot(buffer[:m], table, products[:m])
         for j in range(m):
-            for c in range(dense.shape[1]):
-                buffer[j, c] = dense[chosen[j], c]
-        np.dot(buffer[:m], table, out[:m])
+            for c in range(products.shape[1]):
+                out[j, c] = products[j, c]
 
 
 @steps.kernel
