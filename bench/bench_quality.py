@@ -1,6 +1,6 @@
 """Quality of the consensus on real data, rows shuffled: pools of base partitions, and feature sets.
 
-python bench/bench_quality.py DATA [--draws 10] [--only NAME]
+python bench/bench_quality.py DATA [--draws 10] [--only NAME] [--counts]
 
 DATA holds `.npz` files: pools (`E`, n x 100 labels, and `y`) named pool_*.npz, and feature sets (`X`, or CSR as
 `X_data`, `X_indices`, `X_indptr`, `X_shape`, and `y`). They are not part of this repository.
@@ -36,8 +36,11 @@ def pool(path, draws):
         yield data["E"][np.ix_(rows, columns)], data["y"][rows]
 
 
-def feature_set(path, draws):
-    """100 k-means partitions of the shuffled rows, k from K to sqrt(n), cosine of tf-idf for text; and the truth."""
+def feature_set(path, draws, counts):
+    """100 k-means partitions of the shuffled rows, k from K to sqrt(n), cosine of tf-idf for text; and the truth.
+
+    `counts`: of the terms' counts as they are.
+    """
     data = np.load(path)
     for seed in range(draws):
         order = np.random.default_rng(seed).permutation(len(data["y"]))
@@ -45,7 +48,8 @@ def feature_set(path, draws):
             features = data["X"][order].astype(float)
         else:
             parts = (data["X_data"].astype(float), data["X_indices"], data["X_indptr"])
-            features = TfidfTransformer().fit_transform(csr_matrix(parts, shape=tuple(data["X_shape"])))[order]
+            terms = csr_matrix(parts, shape=tuple(data["X_shape"]))
+            features = (terms if counts else TfidfTransformer().fit_transform(terms))[order]
         truth = data["y"][order]
         low = len(np.unique(truth))
         high = max(low, round(len(truth) ** 0.5))
@@ -80,11 +84,13 @@ def main():
     parser.add_argument("data", type=Path)
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--only", default="pool_", help="files whose name contains this (default pool_)")
+    parser.add_argument("--counts", action="store_true", help="text as counts of terms, without tf-idf")
     options = parser.parse_args()
     warnings.simplefilter("error")
     means, ratios = [], []
     for path in sorted(options.data.glob(f"*{options.only}*.npz")):
-        draws = pool(path, options.draws) if path.stem.startswith("pool_") else feature_set(path, options.draws)
+        is_pool = path.stem.startswith("pool_")
+        draws = pool(path, options.draws) if is_pool else feature_set(path, options.draws, options.counts)
         mean, ratio = scores(draws, path.stem)
         means.append(mean)
         ratios.append(ratio)
