@@ -181,18 +181,12 @@ def choose(scores, offset, k, chosen, square, squared, labels, margin):
 @kernel
 def sparse_scores(data, indices, indptr, chosen, table, first, out):
     """out = the products of the chosen rows and the table, or += if not `first`; rows of both are whole cache lines."""
-    narrow = table.shape[1] * table.itemsize <= WIDEST * LINE
+    n_lines = table.shape[1] * table.itemsize // LINE
     for j in range(len(chosen)):
-        row, begin, end = out[j], indptr[chosen[j]], indptr[chosen[j] + 1]
         if first:
-            row[:] = 0
-        if narrow:
-            add_scaled_rows(out, j, table, indices, data, begin, end)
-        else:
-            for i in range(begin, end):
-                value, column = data[i], table[indices[i]]
-                for k in range(len(row)):
-                    row[k] += value * column[k]
+            out[j] = 0
+        for low in range(0, n_lines, WIDEST):
+            add_scaled_rows(out, j, table, indices, data, indptr[chosen[j]], indptr[chosen[j] + 1], low)
 
 
 @kernel

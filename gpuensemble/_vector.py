@@ -23,6 +23,7 @@ DOT_LINES, DOT_ROWS = 3, 4  # half lines of a table, and rows that are multiplie
 
 Value = Any  # of LLVM
 WORD = ir.IntType(64)
+FIRST = ir.Constant(WORD, 0)
 FUSED = ("contract",)  # multiplied and added in one instruction where there is one
 _intrinsic: Any = intrinsic
 
@@ -59,7 +60,7 @@ def add_rows(typing, total, y, table, chosen, m):
 
             emit.store(total, y, emit.loop(m, emit.load(total, y, width), one))
 
-        emit.by_width(table, of_width)
+        emit.by_width(emit.lines(table), of_width)
 
     return _typed(types.void, total, y, table, chosen, m), _generator(body)
 
@@ -70,7 +71,7 @@ def add_to_rows(typing, table, chosen, m, addend):
 
     def body(emit, table, chosen, m, addend):
         def of_width(width):
-            terms = emit.load(addend, ir.Constant(WORD, 0), width)
+            terms = emit.load(addend, FIRST, width)
 
             def one(j, _):
                 c = emit.entry(chosen, j)
@@ -80,29 +81,35 @@ def add_to_rows(typing, table, chosen, m, addend):
 
             emit.loop(m, [], one)
 
-        emit.by_width(table, of_width)
+        emit.by_width(emit.lines(table), of_width)
 
     return _typed(types.void, table, chosen, m, addend), _generator(body)
 
 
 @_intrinsic
-def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end):
-    """total[y] += factors[i] * table[chosen[i]] for i = begin .. end - 1, one after another."""
+def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end, low):
+    """total[y] += factors[i] * table[chosen[i]] for i = begin .. end - 1, one after another.
 
-    def body(emit, total, y, table, chosen, factors, begin, end):
+    From line `low` of the rows on, WIDEST lines at most.
+    """
+
+    def body(emit, total, y, table, chosen, factors, begin, end, low):
         b = emit.builder
+        left = b.sub(emit.lines(table), low)
 
         def of_width(width):
             def one(j, sums):
                 i = b.add(begin, j)
                 factor, c = emit.repeat(emit.entry(factors, i), table.line), emit.word(emit.entry(chosen, i))
-                return [emit.add_product(s, factor, v) for s, v in zip(sums, emit.load(table, c, width), strict=True)]
+                row = emit.load(table, c, width, low)
+                return [emit.add_product(s, factor, v) for s, v in zip(sums, row, strict=True)]
 
-            emit.store(total, y, emit.loop(b.sub(end, begin), emit.load(total, y, width), one))
+            emit.store(total, y, emit.loop(b.sub(end, begin), emit.load(total, y, width, low), one), low)
 
-        emit.by_width(table, of_width)
+        widest = ir.Constant(WORD, WIDEST)
+        emit.by_width(b.select(b.icmp_signed("<", left, widest), left, widest), of_width)
 
-    return _typed(types.void, total, y, table, chosen, factors, begin, end), _generator(body)
+    return _typed(types.void, total, y, table, chosen, factors, begin, end, low), _generator(body)
 
 
 @_intrinsic
@@ -146,7 +153,7 @@ def dot_rows(typing, rows, chosen, j, m, table, out):
             for i, place in enumerate(places):
                 emit.store(out, place, sums[i * width : (i + 1) * width])
 
-        emit.by_width(table, of_width, DOT_LINES)
+        emit.by_width(emit.lines(table), of_width, DOT_LINES)
 
     return _typed(types.void, rows, chosen, j, m, table, out), _generator(body)
 
@@ -202,15 +209,20 @@ class _Emitter:
         """array[index] of a vector."""
         return self.builder.load(self.builder.gep(array.data, [index]))
 
-    def load(self, array: _Array, row: Value, width: int) -> list[Value]:
-        """The first `width` lines of a row."""
-        at = [self.line(array, row, ir.Constant(WORD, line)) for line in range(width)]
+    def load(self, array: _Array, row: Value, width: int, low: Value = FIRST) -> list[Value]:
+        """`width` lines of a row, from line `low` on."""
+        at = [self.line(array, row, self.builder.add(low, ir.Constant(WORD, line))) for line in range(width)]
         return [self.builder.load(pointer, align=array.size) for pointer in at]
 
-    def store(self, array: _Array, row: Value, vectors: list[Value]) -> None:
-        """Write the lines of a row."""
+    def store(self, array: _Array, row: Value, vectors: list[Value], low: Value = FIRST) -> None:
+        """Write lines of a row, from line `low` on."""
         for line, vector in enumerate(vectors):
-            self.builder.store(vector, self.line(array, row, ir.Constant(WORD, line)), align=array.size)
+            at = self.line(array, row, self.builder.add(low, ir.Constant(WORD, line)))
+            self.builder.store(vector, at, align=array.size)
+
+    def lines(self, array: _Array) -> Value:
+        """How many lines a row has."""
+        return self.builder.udiv(array.length, ir.Constant(WORD, array.line.count))
 
     def line(self, array: _Array, row: Value, line: Value) -> Value:
         """Where a line of a row is."""
@@ -232,27 +244,26 @@ class _Emitter:
 
     def loop(self, n: Value, carried: list[Value], one: Callable) -> list[Value]:
         """carried = one(i, carried) for i in 0 .. n - 1."""
-        b, first = self.builder, ir.Constant(WORD, 0)
+        b = self.builder
         before, head, inside, after = b.block, *(b.append_basic_block(name) for name in ("head", "inside", "after"))
         b.branch(head)
         b.position_at_end(head)
-        i, *values = (b.phi(v.type) for v in (first, *carried))
+        i, *values = (b.phi(v.type) for v in (FIRST, *carried))
         b.cbranch(b.icmp_signed("<", i, n), inside, after)
         b.position_at_end(inside)
         new = [b.add(i, ir.Constant(WORD, 1)), *one(i, values)]
         b.branch(head)
-        for phi, start, again in zip((i, *values), (first, *carried), new, strict=True):
+        for phi, start, again in zip((i, *values), (FIRST, *carried), new, strict=True):
             phi.add_incoming(start, before)
             phi.add_incoming(again, b.block)
         b.position_at_end(after)
         return values
 
-    def by_width(self, table: _Array, of_width: Callable, widest: int = WIDEST) -> None:
-        """of_width(lines of a row of the table), for each number of lines that it may have."""
+    def by_width(self, n_lines: Value, of_width: Callable, widest: int = WIDEST) -> None:
+        """of_width(n_lines), emitted for each number of lines from 1 to `widest`."""
         b = self.builder
-        lanes = ir.Constant(WORD, table.line.count)
         after = b.append_basic_block("done")
-        switch = b.switch(b.udiv(table.length, lanes), after)
+        switch = b.switch(n_lines, after)
         for width in range(1, widest + 1):
             block = b.append_basic_block(f"lines_{width}")
             switch.add_case(width, block)
