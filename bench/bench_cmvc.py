@@ -79,13 +79,18 @@ def fused(views, k, seed, present, n_init=1):
     )
 
 
+def half(X, rng):
+    """Half of the columns."""
+    return X[:, np.sort(rng.permutation(X.shape[1])[: X.shape[1] // 2])]
+
+
 def scaled(views, k, seed, present, **options):
     """CMVC on sub-views that are cut here, their rows of length 1; a row without an entry is absent."""
     rng = np.random.default_rng(seed)
     parts, seen = [], []
     for v, X in enumerate(views):
         for _ in range(10):
-            part = normalize(X[:, np.sort(rng.permutation(X.shape[1])[: X.shape[1] // 2])])
+            part = normalize(half(X, rng))
             filled = np.asarray(abs(part).sum(axis=1)).ravel() > 0
             parts.append(part)
             seen.append(filled if present is None else filled & present[:, v])
@@ -185,7 +190,8 @@ class Peer:
 
     def fit(self, n_iter):
         rng = np.random.default_rng(0)
-        parts = [self.columns(X, rng) for X in self.views for _ in range(self.n_subviews)]
+        parts = [half(X, rng) for X in self.views for _ in range(self.n_subviews)]
+        parts = [normalize(X) for X in parts] if self.distance == "cosine" else parts
         quick = config_context(assume_finite=True, skip_parameter_validation=True)
         limits = threadpool_limits(1 if self.threads > 1 else None)
         with quick, limits, ThreadPoolExecutor(self.threads) as pool:
@@ -199,10 +205,6 @@ class Peer:
                 H = self.onehot(base)
                 consensus = self.kmeans(H, self.means(H, consensus)).labels_
         return consensus
-
-    def columns(self, X, rng):
-        chosen = np.sort(rng.permutation(X.shape[1])[: X.shape[1] // 2])
-        return normalize(X[:, chosen]) if self.distance == "cosine" else X[:, chosen]
 
     def kmeans(self, X, init, n_init=1):
         return KMeans(self.k, init=init, n_init=n_init, tol=0, random_state=0, algorithm="lloyd", copy_x=False).fit(X)
@@ -231,14 +233,13 @@ def speed(folder, options):
         for distance in ("cosine", "sqeuclidean"):
             ours = ge.CMVC(k, distance=distance, random_state=0, device="cpu")
             n_iter = ours.fit(views).n_iter_
-            peers = {name: Peer(views, k, distance, threads) for name, threads in THREADS.items()}
+            peers = {title: Peer(views, k, distance, threads) for title, threads in THREADS.items()}
             case = harness.Case(
                 f"{name}, {distance}, {n_iter} iterations",
                 {"gpuensemble": lambda ours=ours, views=views: ours.fit_predict(views)}
-                | {name: lambda peer=peer, n_iter=n_iter: peer.fit(n_iter) for name, peer in peers.items()},
+                | {title: lambda peer=peer, n_iter=n_iter: peer.fit(n_iter) for title, peer in peers.items()},
                 peer="scikit-learn",
-                # other draws: they should be about as near to the truth
-                agree=lambda one, two, truth=truth: abs(ge.metrics.nmi(one, truth) - ge.metrics.nmi(two, truth)) < 0.15,
+                agree=lambda one, two: ge.metrics.nmi(one, two) > 0.6,  # other draws
                 wanted=3,
             )
             print(harness.line(harness.run(case, options.repeat)), flush=True)

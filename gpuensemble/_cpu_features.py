@@ -68,7 +68,7 @@ def sum_up(features, state) -> None:
 def count(features, state):
     """Number and weight of the rows of each cluster in each block."""
     for present, counts, masses in zip(features.present, state.counts, state.masses, strict=True):
-        _count(state.labels, np.empty(0, bool) if present is None else present, state.weight, counts, masses)
+        count_rows(state.labels, np.empty(0, bool) if present is None else present, state.weight, counts, masses)
 
 
 def scores(features, found):
@@ -143,7 +143,8 @@ def open_rows(labels, margin, shift):
 
 
 @kernel
-def _count(labels, present, weight, counts, masses):
+def count_rows(labels, present, weight, counts, masses):
+    """Number and weight of the rows of each cluster; of those that are present, if `present` is not empty."""
     counts[:] = 0
     masses[:] = 0
     step = min(1, len(weight) - 1)  # 0: one weight for all

@@ -39,8 +39,8 @@ def advance(
 ):
     """Take steps until no row moves, a cluster is empty, or the objective falls too little, `limit` at most.
 
-    Labels and sums are then those of the last step, and positions those that it used. Returns how many steps there
-    were, how many rows the last one moved, and the objective before it.
+    Labels, sums, counts and masses are then those of the last step, and positions those that it used. Returns how many
+    steps there were, how many rows the last one moved, and the objective before it.
     """
     part, dtype = features.parts[0], features.dtype
     none, nowhere = np.empty(0, np.int32), np.empty((0, 0))
@@ -53,7 +53,7 @@ def advance(
     width = dot_width(k, dtype) if len(dense) else space.shape[1]
     guided = len(features.parts) > 1
     present = features.present[0]
-    n_steps, moved, before = _advance(
+    return _advance(
         dense,
         *entries,
         np.empty(0, bool) if present is None else np.ascontiguousarray(present),
@@ -75,6 +75,10 @@ def advance(
         state.margin,
         state.sums[0],
         state.sums[1] if guided else nowhere,
+        state.counts[0],
+        state.masses[0],
+        state.counts[1] if guided else np.empty(0, np.int64),
+        state.masses[1] if guided else np.empty(0),
         position[0],
         position[1] if guided else nowhere,
         empty,
@@ -83,8 +87,6 @@ def advance(
         limit,
         float(tol),
     )
-    steps.count(features, state)
-    return n_steps, moved, before
 
 
 @steps.kernel
@@ -112,6 +114,10 @@ def _advance(
     margin,
     sums,
     guide_sums,
+    number,
+    mass,
+    guide_number,
+    guide_mass,
     position,
     guide_position,
     empty,
@@ -122,7 +128,7 @@ def _advance(
 ):
     k = len(sums)
     guide_table, products = np.empty((guide_sums.shape[1], k), data.dtype), np.empty((len(buffer), k), data.dtype)
-    own, guide_own, mass, guide_mass, size, guide_size = [np.empty(k) for _ in range(6)]
+    own, guide_own, size, guide_size = [np.empty(k) for _ in range(4)]
     every, none = np.arange(len(labels)), np.full(len(labels), -1, np.int32)
     _fill(kind, position, weight, lacking, table, own)
     _fill(guide_kind, guide_position, guide_weight, lacking, guide_table, guide_own)
@@ -145,8 +151,10 @@ def _advance(
             _clear(sums)
             _clear(guide_sums)
             _move(dense, data, indices, indptr, guide, every, none, labels, row_weight, sums, guide_sums)
-        emptied = _weigh(labels, row_weight, present, mass, guide_mass)
-        if moved == 0 or emptied or n_steps == limit:
+        steps.count_rows(labels, present, row_weight, number, mass)
+        if len(guide):
+            steps.count_rows(labels, present[:0], row_weight, guide_number, guide_mass)
+        if moved == 0 or (number == 0).any() or n_steps == limit:
             return n_steps, moved, objective
         found = total - weight * _saved(kind, sums, mass, size)
         found -= guide_weight * _saved(guide_kind, guide_sums, guide_mass, guide_size)
@@ -236,25 +244,6 @@ def _move(dense, data, indices, indptr, guide, chosen, before, labels, row_weigh
             guide_sums[labels[x], guide[x]] += row_weight[x * step]
             if old >= 0:
                 guide_sums[old, guide[x]] -= row_weight[x * step]
-
-
-@steps.kernel
-def _weigh(labels, row_weight, present, mass, guide_mass):
-    """The weights of clusters, of rows that are present and of all; returns whether a cluster has no row present."""
-    step = min(1, len(row_weight) - 1)
-    number = np.zeros(len(mass), np.int64)
-    for c in range(len(mass)):
-        mass[c] = guide_mass[c] = 0.0
-    for x in range(len(labels)):
-        label, w = labels[x], row_weight[x * step]
-        guide_mass[label] += w
-        if not len(present) or present[x]:
-            number[label] += 1
-            mass[label] += w
-    emptied = False
-    for c in range(len(mass)):
-        emptied |= number[c] == 0
-    return emptied
 
 
 @_reordered

@@ -68,7 +68,7 @@ class KullbackLeibler(Cosine):
     """
 
     def constant(self, part: Any, square: Array) -> Array:
-        return _row_sums(part, _x_log_x) - _x_log_x(_row_sums(part, lambda x: x))
+        return _row_sums(part, lambda x, *_: _x_log_x(x)) - _x_log_x(_row_sums(part, lambda x, *_: x))
 
     def position(self, sums: Array, mass: Array) -> Array:
         return divide(sums, sums.sum(1))
@@ -197,7 +197,7 @@ def prepare(X: Any, distance: str) -> Features:
     cleared = [_cleared(block, name == "sqeuclidean") for block, name in zip(blocks, distances, strict=True)]
     parts, means = [part for part, _ in cleared], [mean for _, mean in cleared]
     weights, present = [float(block.weight) for block in blocks], [block.present for block in blocks]
-    squares = [_row_sums(part, lambda x: x * x) for part in parts]
+    squares = [_row_sums(part, lambda x, *_: x * x) for part in parts]
     constants = [
         weight * KINDS[name].constant(part, square)
         for name, weight, part, square in zip(distances, weights, parts, squares, strict=True)
@@ -252,7 +252,11 @@ def scores(found: Tables, blocks: list, begin: int, end: int) -> Array:
 
 def own_scores(features: Features, found: Tables, label: Array) -> Array:
     """What its own cluster costs each row, as in `scores`."""
-    out = _add(_own_products(part, table, label) for part, table in zip(features.parts, found.tables, strict=True))
+
+    def of_own(table: Array) -> Callable:
+        return lambda x, rows, columns: x * table[label[rows], columns]
+
+    out = _add(_row_sums(part, of_own(table)) for part, table in zip(features.parts, found.tables, strict=True))
     for present, offset in found.partial:
         out = out + present * offset[label]
     return out
@@ -302,27 +306,16 @@ def _x_log_x(x: Array) -> Array:
     return x * xp.log(xp.where(x > 0, x, 1))
 
 
-def _own_products(part: Any, table: Array, label: Array) -> Array:
-    """The product of each row and the row of the table that its label names."""
-    xp = namespace(label)
-    if isinstance(part, Csr) and device_of(label) == "cpu":
-        row = part.rows()
-        return xp.bincount(row, part.data * table[label[row], part.indices], part.shape[0])
-    out = xp.empty(part.shape[0])
-    rows = max(1, CHUNK // part.shape[1])
-    for begin in range(0, len(out), rows):
-        end = min(len(out), begin + rows)
-        out[begin:end] = (_dense(part, begin, end) * table[label[begin:end]]).sum(1)
-    return out
-
-
-def _row_sums(part: Any, term: Callable[[Array], Array]) -> Array:
-    """The sum over each row of a term that is 0 for 0, in float64."""
+def _row_sums(part: Any, term: Callable[[Array, Any, Any], Array]) -> Array:
+    """The sum over each row of term(entries, their rows, their columns), which is 0 for an entry of 0; in float64."""
     if isinstance(part, Csr) and device_of(part.data) == "cpu":
-        return namespace(part.data).bincount(part.rows(), term(part.data.astype("float64", copy=False)), part.shape[0])
+        row = part.rows()
+        terms = term(part.data.astype("float64", copy=False), row, part.indices)
+        return namespace(part.data).bincount(row, terms, part.shape[0])
     out = namespace(part.data if isinstance(part, Csr) else part).empty(part.shape[0])
     rows = max(1, (CHUNK >> 6) // part.shape[1])  # few enough for their float64 copy to stay in a cache
     for begin in range(0, len(out), rows):
-        end = min(len(out), begin + rows)
-        out[begin:end] = term(_dense(part, begin, end).astype("float64", copy=False)).sum(1)
+        some = slice(begin, min(len(out), begin + rows))
+        dense = _dense(part, some.start, some.stop).astype("float64", copy=False)
+        out[some] = term(dense, some, slice(None)).sum(1)
     return out

@@ -349,7 +349,7 @@ def _add_means(features: Features, centers: list, sign: int) -> list:
 
 
 def _result(features: Features, state: State, kept: Array, costs: list[float], n_iter: int) -> KMeans:
-    """Without the clusters that are not to be kept."""
+    """Of the clusters that are kept: those that have rows."""
     xp = namespace(state.labels)
     labels = (kept.cumsum() - 1).astype("int32")[state.labels]
     if features.whole is not None:

@@ -184,6 +184,17 @@ def test_an_emptied_cluster_gets_the_farthest_row(xp, sparse):
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
+def test_sparse_rows_are_made_dense_only_as_centres(monkeypatch, distance):
+    made_dense, dense = [], Csr.dense
+    monkeypatch.setattr(Csr, "dense", lambda part, *span: made_dense.append(span) or dense(part, *span))
+    X = suited(sparse_table(n=200), distance)
+    for init in ("k-means++", "random", np.repeat([0, 2], 100)):  # the last one leaves a cluster empty
+        kmeans(to(np, X, True), 3, np.random.default_rng(0), distance=distance, init=init)
+    assert made_dense
+    assert max(end - begin for begin, end in made_dense) <= 3
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_costs_of_labels_are_those_of_all_clusters(xp, monkeypatch, distance, sparse):
     monkeypatch.setattr(_distance, "CHUNK", 100)
@@ -359,7 +370,7 @@ def test_products_of_rows_with_a_narrow_table(dtype, m):
         table, out = _vector.aligned((7, width), dtype), _vector.aligned((m + 2, width), dtype)
         table[:, :k] = rng.standard_normal((7, k))
         dots(rows, chosen, table, out)
-        np.testing.assert_allclose(out[:m], rows[chosen] @ table, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(out[:m], rows[chosen] @ table, rtol=0, atol=50 * np.finfo(dtype).eps)
         assert not out[m:].any()
     assert _vector.dot_width(3 * lanes + 1, dtype) == 0
 
@@ -374,7 +385,7 @@ def test_products_of_sparse_rows_with_a_table(dtype, k):
     table[:, :k] = rng.standard_normal((9, k))
     for times, first in ((1, True), (1, True), (2, False)):
         _cpu_features.sparse_scores(X.data, X.indices, X.indptr, chosen, table, first, out)
-        np.testing.assert_allclose(out[:4], times * (X[chosen] @ table), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(out[:4], times * (X[chosen] @ table), rtol=0, atol=50 * np.finfo(dtype).eps)
     assert not out[4].any()
 
 
