@@ -48,12 +48,13 @@ def iterations(table, k):
     """Seconds of each iteration."""
     import numpy as np
 
-    from gpuensemble import kmeans, models
+    from gpuensemble._kmeans.labels import lloyd
+    from gpuensemble._kmeans.labels.costs import SECCosts
 
-    costs = models.SECCosts(table, np.ones(len(table.widths)), None, "float64")
-    start = kmeans.Given(np.random.default_rng(0).integers(0, k, table.n_rows).astype("int32"))
+    costs = SECCosts(table, np.ones(len(table.widths)), None, "float64")
+    start = lloyd.Given(np.random.default_rng(0).integers(0, k, table.n_rows).astype("int32"))
     times = [time.perf_counter()]
-    kmeans.lloyd(
+    lloyd.lloyd(
         table,
         costs,
         start,
@@ -68,7 +69,7 @@ def iterations(table, k):
 def streaming(options):
     import numpy as np
 
-    from gpuensemble import sources
+    from gpuensemble._tables import sources
 
     for r, k, clusters in ((20, 10, 20), (50, 20, 40)):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
@@ -92,7 +93,7 @@ def workers(options):
     import psutil
     from distributed import Client, LocalCluster
 
-    from gpuensemble import sources
+    from gpuensemble._tables import sources
 
     for rows, r, k, clusters, holes in (
         (8_000_000, 50, 20, 40, 0.0),

@@ -62,8 +62,8 @@ def one_partition():
     from scipy.sparse import random_array
     from threadpoolctl import threadpool_limits
 
-    from gpuensemble._csr import matrix
-    from gpuensemble.features import kmeans
+    from gpuensemble._array.csr import matrix
+    from gpuensemble._kmeans.features.lloyd import kmeans
 
     text = random_array((N, 10_000), density=0.006, format="csr", dtype="float32", rng=np.random.default_rng(2))
     dense = images(N, "float32", overlap=False)

@@ -24,7 +24,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import gpuensemble as ge
 import literal_lta
-from gpuensemble import refine
+from gpuensemble.estimators.lta import solver
 
 SOME = 30
 PAPER = {  # accuracy in the paper's Tables I, II, IV and V: spectral, average
@@ -51,7 +51,7 @@ def speed(options):
         runs, times = [], []
 
         def ours(m=m, runs=runs):
-            runs[:] = [refine.coassociation(m, options.transform, 0.002, 1e-8, 500, "float64")]
+            runs[:] = [solver.coassociation(m, options.transform, 0.002, 1e-8, 500, "float64")]
 
         peak = harness.peak_growth(ours)
         begun = time.process_time()

@@ -59,16 +59,16 @@ def dense():
     from threadpoolctl import threadpool_limits
 
     import gpuensemble as ge
-    from gpuensemble import alignment, partial
-    from gpuensemble.estimators.pce import minimise
+    from gpuensemble.estimators.pce import start, steps
+    from gpuensemble.estimators.pce.estimator import minimise
 
     sys.path.append(str(Path(__file__).parents[1] / "tests"))
     import literal_pce as literal
 
     labels, _ = ensemble(100_000)
     m = ge.Membership.from_labels(labels, device="cpu")
-    start = alignment.start(m, 10, np.random.default_rng(0), True, True, True, "float64")
-    lam = partial.first_lambda(partial.squared_residuals(start))
+    start = start.start(m, 10, np.random.default_rng(0), True, True, True, "float64")
+    lam = steps.first_lambda(steps.squared_residuals(start))
 
     @threadpool_limits.wrap(1, "blas")  # the faster choice for both: their products have few columns
     def ours():
@@ -77,7 +77,7 @@ def dense():
     @threadpool_limits.wrap(1, "blas")
     def theirs():
         found = literal.dense(start)
-        literal.run(found, lam, 1.0, ITERATIONS, partial.CURVE_STEPS)
+        literal.run(found, lam, 1.0, ITERATIONS, steps.CURVE_STEPS)
         return found.Y.argmax(1)
 
     def agree(a, b):
@@ -130,7 +130,7 @@ def drawn(data, name, missing, seed):
     """10 k-means partitions, each of a random share of the shuffled rows; rows that none of them saw are left out."""
     import numpy as np
 
-    from gpuensemble import features
+    from gpuensemble._kmeans.features import lloyd as features
 
     rng = np.random.default_rng(seed)
     stored = np.load(data / f"{name}.npz")
@@ -209,11 +209,11 @@ class Labels:
 
 def spectral(labels, k, rng):
     import gpuensemble as ge
-    from gpuensemble import embedding
-    from gpuensemble.blocks import whole
+    from gpuensemble._partition import bipartite
+    from gpuensemble._tables.blocks import whole
 
     table = whole(ge.Membership.from_labels(labels, device="cpu"))
-    return embedding.start(table, k, rng).labels(table.block)
+    return bipartite.start(table, k, rng).labels(table.block)
 
 
 def reliability(truth, fitted):

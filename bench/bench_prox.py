@@ -55,7 +55,7 @@ def slices():
     """Batches of n x V slices: the kernel, and the same in NumPy."""
     import numpy as np
 
-    from gpuensemble import _svt
+    from gpuensemble._linear import thresholding
 
     rng = np.random.default_rng(1)
 
@@ -65,8 +65,8 @@ def slices():
             x = rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype == "complex128" else 0)
             tau = length**0.5
             candidates = {
-                "kernel": lambda x=x, tau=tau: _svt.by_slices(x, tau, None),
-                "matmul, eigh, matmul": lambda x=x, tau=tau: _svt.by_products(x, tau, None),
+                "kernel": lambda x=x, tau=tau: thresholding.by_slices(x, tau, None),
+                "matmul, eigh, matmul": lambda x=x, tau=tau: thresholding.by_products(x, tau, None),
                 "batched SVD": lambda x=x, tau=tau: lapack(x, tau),
             }
             yield harness.Case(f"slices {n_slices} x {n_rows} x {length} {dtype}", candidates, "batched SVD", close)
@@ -76,7 +76,7 @@ def matrices():
     """The Gram matrix against the SVD: where the first is chosen."""
     import numpy as np
 
-    from gpuensemble import _svt
+    from gpuensemble._linear import thresholding
 
     rng = np.random.default_rng(2)
     for batch, m, n in [(200, 9, 9), (100, 32, 32), (50, 64, 64), (20, 100, 100), (1, 400, 400), (1, 1600, 1600)]:
@@ -86,12 +86,12 @@ def matrices():
             tau = n**0.5
 
             def gram(x=x, tau=tau):
-                limits = _svt.thresholds(x, tau, None)
-                return np.stack([_svt.by_gram(one, limits).matrix for one in x])
+                limits = thresholding.thresholds(x, tau, None)
+                return np.stack([thresholding.by_gram(one, limits).matrix for one in x])
 
             candidates = {
                 "Gram matrix": gram,
-                "Gram matrices at once": lambda x=x, tau=tau: _svt.by_products(x, tau, None),
+                "Gram matrices at once": lambda x=x, tau=tau: thresholding.by_products(x, tau, None),
                 "SVD": lambda x=x, tau=tau: lapack(x, tau),
             }
             yield harness.Case(f"matrices {batch} x {m} x {n} {dtype}", candidates, "SVD", close)

@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import gpuensemble as ge
-from gpuensemble import representation
+from gpuensemble.estimators.rsec import solver
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 PENALTIES = ("nuclear", "gamma")
@@ -47,7 +47,7 @@ def transcribed(s, penalty):
 
 def ours(s, penalty, dtype):
     """Z and the iterations of ours."""
-    found = representation.solve(s.astype(dtype), 10, _settings(penalty), np.random.default_rng(0))
+    found = solver.solve(s.astype(dtype), 10, _settings(penalty), np.random.default_rng(0))
     return found.representation, len(found.residuals)
 
 
@@ -79,7 +79,7 @@ def speed(options):
 
 def _settings(penalty):
     nuclear = penalty == "nuclear"
-    return representation.Settings(
+    return solver.Settings(
         lambda_rank=0.1 if nuclear else 1.0,
         lambda_error=0.01,
         gamma=None if nuclear else 2.0,
@@ -147,7 +147,7 @@ def stability(options):
             changed = s * (1 + 1e-15 * (noise + noise.T))
             for penalty in PENALTIES:
                 runs = (
-                    representation.solve(given.copy(), k, _settings(penalty), np.random.default_rng(0)).representation
+                    solver.solve(given.copy(), k, _settings(penalty), np.random.default_rng(0)).representation
                     for given in (s, changed, s.astype("float32"))
                 )
                 z, *others = runs

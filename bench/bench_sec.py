@@ -28,12 +28,14 @@ def ours(m, start, k, max_iter=300, skip=True):
     """One run of Lloyd's iteration: its labels, and the share of rows evaluated in each iteration."""
     import numpy as np
 
-    from gpuensemble import blocks, kmeans, models
+    from gpuensemble._kmeans.labels import lloyd
+    from gpuensemble._kmeans.labels.costs import SECCosts
+    from gpuensemble._tables import blocks
 
     table = blocks.whole(m)
-    costs = models.SECCosts(table, np.ones(len(m.widths)), None, "float64")
-    run = kmeans.lloyd(table, costs, kmeans.Given(start), k, max_iter, skip)
-    return *table.columns(kmeans.labels_of, costs, run.recipe), run.evaluated
+    costs = SECCosts(table, np.ones(len(m.widths)), None, "float64")
+    run = lloyd.lloyd(table, costs, lloyd.Given(start), k, max_iter, skip)
+    return *table.columns(lloyd.labels_of, costs, run.recipe), run.evaluated
 
 
 def theirs(rows, weight, start, k, algorithm):
@@ -110,8 +112,9 @@ def start():
     """The spectral start against the fit that follows."""
     import numpy as np
 
-    from gpuensemble import Membership, embedding
-    from gpuensemble.blocks import whole
+    from gpuensemble import Membership
+    from gpuensemble._partition import bipartite
+    from gpuensemble._tables.blocks import whole
 
     n, r, k = 1_000_000, 50, 20
     codes, begin = ensemble(n, r, k)
@@ -119,7 +122,7 @@ def start():
 
     def spectral():
         table = whole(m)
-        return embedding.start(table, k, np.random.default_rng(0)).labels(table.block)
+        return bipartite.start(table, k, np.random.default_rng(0)).labels(table.block)
 
     yield harness.Case(
         f"spectral start, n={n:,}",

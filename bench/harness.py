@@ -1,6 +1,6 @@
 """The harness of the package, for the benches of this folder."""
 
-from gpuensemble._harness import Case, line, main, peak_growth, run, seconds
-from gpuensemble._machine import describe as machine
+from gpuensemble._cli.bench.harness import Case, line, main, peak_growth, run, seconds
+from gpuensemble._cli.bench.machine import describe as machine
 
 __all__ = ["Case", "line", "machine", "main", "peak_growth", "run", "seconds"]

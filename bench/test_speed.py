@@ -5,13 +5,13 @@ python -m pytest bench/test_speed.py --benchmark-group-by=param:case --benchmark
 
 import pytest
 
-from gpuensemble import benchmarks
-from gpuensemble._array import cuda_count
-from gpuensemble._harness import synchronize
+from gpuensemble._array.devices import cuda_count
+from gpuensemble._cli.bench import cases as bench_cases
+from gpuensemble._cli.bench.harness import synchronize
 
 SAMPLES = 5000
 DEVICES = ["cpu", *(f"cuda:{i}" for i in range(cuda_count()))]
-CASES = {case.name: case for case in benchmarks.cases(DEVICES, SAMPLES)}
+CASES = {case.name: case for case in bench_cases.cases(DEVICES, SAMPLES)}
 
 
 @pytest.mark.parametrize(

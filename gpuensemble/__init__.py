@@ -7,12 +7,12 @@ from gpuensemble import generate, metrics, plot, prox, segments, simplex, stiefe
 from gpuensemble.membership import Membership, coassociation
 
 if TYPE_CHECKING:
-    from gpuensemble.estimators.cmvc import CMVC
+    from gpuensemble.estimators.cmvc.estimator import CMVC
     from gpuensemble.estimators.eac import EAC
     from gpuensemble.estimators.kcc import KCC
-    from gpuensemble.estimators.lta import LTA
-    from gpuensemble.estimators.pce import PCE
-    from gpuensemble.estimators.rsec import RSEC
+    from gpuensemble.estimators.lta.estimator import LTA
+    from gpuensemble.estimators.pce.estimator import PCE
+    from gpuensemble.estimators.rsec.estimator import RSEC
     from gpuensemble.estimators.sec import SEC
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import sys
 
-from gpuensemble.cli import main
+from gpuensemble._cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,14 +3,14 @@
 import functools
 import math
 import numbers
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
-from gpuensemble import _check, _cpu_features, _csr, _random
-from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
-from gpuensemble._distance import DISTANCES, Features, prepare
-from gpuensemble.features import kmeans
+from gpuensemble._array import checks, csr, random, threads
+from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
+from gpuensemble._array.progress import shown
+from gpuensemble._kmeans.features.distances import DISTANCES, Features, prepare
+from gpuensemble._kmeans.features.lloyd import kmeans
 
 
 def random_k(
@@ -68,14 +68,14 @@ def random_k(
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
     X, device, home = _matrix(X, device, distance)
     low, high = _k_range(k_range, X.shape[0])
-    n_partitions = _check.integer(n_partitions, "n_partitions", 1)
+    n_partitions = checks.integer(n_partitions, "n_partitions", 1)
     with on(device):
         features = prepare(X, distance)
 
     def partition(i, rng):
         return lloyd(features, int(rng.integers(low, high + 1)), rng)
 
-    return _partitions(partition, X, _random.generators(random_state, n_partitions), home, verbose)
+    return _partitions(partition, X, random.generators(random_state, n_partitions), home, verbose)
 
 
 def random_features(
@@ -124,19 +124,19 @@ def random_features(
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
     X, device, home = _matrix(X, device, distance)
     n, d = X.shape
-    n_clusters = _check.integer(n_clusters, "n_clusters", 1, n, "n_samples")
-    n_partitions = _check.integer(n_partitions, "n_partitions", 1)
-    seen = max(1, round(_check.ratio(feature_ratio, "feature_ratio") * d))
+    n_clusters = checks.integer(n_clusters, "n_clusters", 1, n, "n_samples")
+    n_partitions = checks.integer(n_partitions, "n_partitions", 1)
+    seen = max(1, round(checks.ratio(feature_ratio, "feature_ratio") * d))
 
     def partition(i, rng):
-        chosen = namespace(_csr.entries(X)).asarray(sorted(rng.permutation(d)[:seen].tolist()))
-        features = prepare(_csr.columns(X, chosen), distance)
+        chosen = namespace(csr.entries(X)).asarray(sorted(rng.permutation(d)[:seen].tolist()))
+        features = prepare(csr.columns(X, chosen), distance)
         labels = lloyd(features, n_clusters, rng)
         if distance != "sqeuclidean":
             labels[features.square == 0] = -1
         return labels
 
-    return _partitions(partition, X, _random.generators(random_state, n_partitions), home, verbose)
+    return _partitions(partition, X, random.generators(random_state, n_partitions), home, verbose)
 
 
 def row_segments(
@@ -186,10 +186,10 @@ def row_segments(
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
     X, device, home = _matrix(X, device, distance)
     n = X.shape[0]
-    size = math.ceil(_check.ratio(row_ratio, "row_ratio") * n)
-    n_clusters = _check.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
+    size = math.ceil(checks.ratio(row_ratio, "row_ratio") * n)
+    n_clusters = checks.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
     n_partitions = enough(n_partitions, n, size)
-    hands, draws = _random.dealt(n, size, n_partitions, random_state)
+    hands, draws = random.dealt(n, size, n_partitions, random_state)
     segments = list(hands)
     with on(device):
         features = prepare(X, distance)
@@ -208,33 +208,22 @@ def _partitions(partition: Callable[[int, Any], Array], X: Any, draws: list, hom
 
     Each partition has a generator and a single BLAS thread to itself, so threads change nothing but the time.
     """
-    from threadpoolctl import threadpool_limits
-
-    entries = _csr.entries(X)
+    entries = csr.entries(X)
     n_partitions = len(draws)
-    device, n_threads = device_of(entries), min(n_partitions, _cpu_features.threads())
-    with on(device), threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
+    device = device_of(entries)
+    with on(device), threads.one_blas_thread():
         labels = namespace(entries).empty((X.shape[0], n_partitions), "int32")
-        in_turn = pool.map if device == "cpu" else map
+        in_turn = threads.each if device == "cpu" else map
         found = in_turn(partition, range(n_partitions), draws)
-        for i, column in enumerate(progress(found, n_partitions, verbose)):
+        for i, column in enumerate(shown(found, "base partitions", verbose, n_partitions, "partition")):
             labels[:, i] = column
     return to_device(labels, home)
 
 
-def progress(found: Iterator, total: int, verbose: int) -> Any:
-    """The partitions, with a progress bar on stderr if `verbose`."""
-    if not verbose:
-        return found
-    from tqdm import tqdm
-
-    return tqdm(found, total=total, desc="base partitions", unit="partition")
-
-
 def _lloyd(n_init: int, max_iter: int, tol: float, verbose: int) -> Callable[[Features, int, Any], Array]:
     """k-means with these settings, labels only."""
-    n_init, max_iter = _check.integer(n_init, "n_init", 1), _check.integer(max_iter, "max_iter", 1)
-    _check.integer(verbose, "verbose", 0)
+    n_init, max_iter = checks.integer(n_init, "n_init", 1), checks.integer(max_iter, "max_iter", 1)
+    checks.integer(verbose, "verbose", 0)
     if not (isinstance(tol, numbers.Real) and float(tol) >= 0):
         raise ValueError(f"`tol` must be a number of at least 0, got {tol!r}.")
     run = functools.partial(kmeans, n_init=n_init, max_iter=max_iter, tol=float(tol))
@@ -243,12 +232,12 @@ def _lloyd(n_init: int, max_iter: int, tol: float, verbose: int) -> Callable[[Fe
 
 def _matrix(X: Any, device: str, distance: str) -> tuple[Any, str, str]:
     """The checked matrix on the device, the device, and the device of the caller."""
-    _check.choice(distance, "distance", DISTANCES)
-    entries = _csr.entries(X)
+    checks.choice(distance, "distance", DISTANCES)
+    entries = csr.entries(X)
     device, home = choose_device(device, entries), device_of(entries)
     with on(device):
-        X = _csr.matrix(X, "X", device)
-        _csr.refuse_unfit(X, "X", distance)
+        X = csr.matrix(X, "X", device)
+        csr.refuse_unfit(X, "X", distance)
     return X, device, home
 
 
@@ -258,7 +247,7 @@ def _k_range(k_range: Any, n: int) -> tuple[int, int]:
         return min(2, n), min(n, max(2, round(math.sqrt(n))))
     if not isinstance(k_range, tuple | list) or len(k_range) != 2:
         raise TypeError(f"`k_range` must be a pair of integers, got {k_range!r}.")
-    low, high = (_check.integer(k, "k_range", 1, n, "n_samples") for k in k_range)
+    low, high = (checks.integer(k, "k_range", 1, n, "n_samples") for k in k_range)
     if low > high:
         raise ValueError(f"`k_range` must be in ascending order, got {tuple(k_range)}.")
     return low, high
@@ -266,7 +255,7 @@ def _k_range(k_range: Any, n: int) -> tuple[int, int]:
 
 def enough(n_partitions: Any, n: int, size: int) -> int:
     """A number of segments that reach every row."""
-    n_partitions, least = _check.integer(n_partitions, "n_partitions", 1), -(-n // size)
+    n_partitions, least = checks.integer(n_partitions, "n_partitions", 1), -(-n // size)
     if n_partitions < least:
         rule = f"at least {least} for segments of {size} rows to reach all n_samples={n}"
         raise ValueError(f"`n_partitions` must be {rule}, got {n_partitions}.")

@@ -5,14 +5,10 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuensemble import _check, _cpu, _cuda, _encode
-from gpuensemble._array import Array, choose_device, device_of, namespace, on, to_device
-
-# A floating sum over rows has a fixed shape, so that it has the same bits on every device: segments of at least
-# SEGMENT_ROWS rows, MAX_SEGMENTS of them at most, fewer where their sums together would pass MAX_PARTS numbers.
-SEGMENT_ROWS = 4096
-MAX_SEGMENTS = 64
-MAX_PARTS = 1 << 22
+from gpuensemble._array import checks, coding
+from gpuensemble._array import rows as code_rows
+from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
+from gpuensemble._kernels import products
 
 
 def _on_own_device(method: Callable) -> Callable:
@@ -77,7 +73,7 @@ class Membership:
 
     def __init__(self, codes: Any, widths: Any, *, device: str = "auto"):
         device = choose_device(device, codes)
-        self._store(_encode.from_codes(codes, widths), None, device)
+        self._store(coding.from_codes(codes, widths), None, device)
 
     @classmethod
     def from_labels(cls, labels: Any, device: str = "auto") -> "Membership":
@@ -92,7 +88,7 @@ class Membership:
             "auto", "cpu", "cuda" or "cuda:N".
         """
         device = choose_device(device, labels)
-        coded, categories = _encode.from_labels(labels)
+        coded, categories = coding.from_labels(labels)
         return cls._make(coded, categories, device)
 
     @classmethod
@@ -102,7 +98,7 @@ class Membership:
         A label that is not known is a hole.
         """
         device = choose_device(device, labels)
-        coded, unknown = _encode.from_known_labels(labels, categories)
+        coded, unknown = coding.from_known_labels(labels, categories)
         return cls._make(coded, categories, device), unknown
 
     @classmethod
@@ -110,16 +106,16 @@ class Membership:
         cls, codes: Array, widths: Any, complete: bool, categories: list | None, device: str
     ) -> "Membership":
         """The Membership of codes as `codes` holds them: not checked, and copied only to another device."""
-        return cls._make(_encode.Coded(codes, widths, complete), categories, device)
+        return cls._make(coding.Coded(codes, widths, complete), categories, device)
 
     @classmethod
-    def _make(cls, coded: _encode.Coded, categories: list | None, device: str) -> "Membership":
+    def _make(cls, coded: coding.Coded, categories: list | None, device: str) -> "Membership":
         self = cls.__new__(cls)
         self._store(coded, categories, device)
         return self
 
-    def _store(self, coded: _encode.Coded, categories: list | None, device: str) -> None:
-        offsets = _check.offsets(coded.widths)
+    def _store(self, coded: coding.Coded, categories: list | None, device: str) -> None:
+        offsets = checks.offsets(coded.widths)
         self.codes = to_device(coded.codes, device)
         self.offsets = to_device(offsets, device)
         self.widths = coded.widths
@@ -139,10 +135,6 @@ class Membership:
         """Where the codes are: "cpu" or "cuda:N"."""
         return device_of(self.codes)
 
-    @property
-    def _kernels(self):
-        return _cpu if self.device == "cpu" else _cuda
-
     @_on_own_device
     def gather_sum(self, table: Any) -> Array:
         """H @ table: for each row the sum of the table's rows of its clusters.
@@ -156,8 +148,8 @@ class Membership:
         -------
         array, n x K
         """
-        table = _check.table(table, "table", self.device, self.n_columns, "n_columns", (*_check.FLOATS, "int64"))
-        return self._kernels.gather_sum(self, table)
+        table = checks.table(table, "table", self.device, self.n_columns, "n_columns", (*checks.FLOATS, "int64"))
+        return products.gather_sum(self, table)
 
     @_on_own_device
     def scatter_add(self, rows: Any) -> Array:
@@ -172,13 +164,8 @@ class Membership:
         -------
         array, C x K
         """
-        rows = _check.table(rows, "rows", self.device, len(self.codes), "n_samples")
-        return self._kernels.scatter_add(self, rows, self._segment_rows(rows.shape[1]))
-
-    def _segment_rows(self, n_columns: int) -> int:
-        n = len(self.codes)
-        segments = min(MAX_SEGMENTS, n // SEGMENT_ROWS, MAX_PARTS // (self.n_columns * n_columns))
-        return -(-n // max(1, segments))
+        rows = checks.table(rows, "rows", self.device, len(self.codes), "n_samples")
+        return products.scatter_add(self, rows)
 
     @_on_own_device
     def count(self, labels: Any, n_clusters: int, weight: Any = None) -> Array:
@@ -196,26 +183,26 @@ class Membership:
         -------
         array of int64, C x n_clusters
         """
-        n_clusters = _check.integer(n_clusters, "n_clusters", 1)
-        labels = _check.labels(labels, "labels", self.device, len(self.codes), n_clusters)
-        return self._kernels.count(self, labels, self._multiplicity(weight), n_clusters)
+        n_clusters = checks.integer(n_clusters, "n_clusters", 1)
+        labels = checks.labels(labels, "labels", self.device, len(self.codes), n_clusters)
+        return products.count(self, labels, self._multiplicity(weight), n_clusters)
 
     @_on_own_device
     def sizes(self, weight: Any = None) -> Array:
         """The size of each cluster, its column's sum in H: C integers; `weight` as in `count`."""
         weight = self._multiplicity(weight)
         one_cluster = namespace(self.codes).zeros(len(self.codes), "int32")
-        return self._kernels.count(self, one_cluster, weight, 1)[:, 0]
+        return products.count(self, one_cluster, weight, 1)[:, 0]
 
     @_on_own_device
     def degrees(self, weight: Any = None) -> Array:
         """For each row the sum of the sizes of its clusters, i.e. the row sums of H @ H.T: n integers."""
-        return self._kernels.gather_sum(self, self.sizes(weight)[:, None])[:, 0]
+        return products.gather_sum(self, self.sizes(weight)[:, None])[:, 0]
 
     def _multiplicity(self, weight: Any) -> Array | None:
         if weight is None:
             return None
-        return _check.counts(weight, "weight", self.device, len(self.codes), times=self.codes.shape[1])
+        return checks.counts(weight, "weight", self.device, len(self.codes), times=self.codes.shape[1])
 
     @_on_own_device
     def assign(self, table: Any, per_partition: Any = None, weight: Any = None) -> tuple[Array, Array]:
@@ -241,11 +228,11 @@ class Membership:
         cost : array of n
             The least cost, in the type of the table.
         """
-        table = _check.table(table, "table", self.device, self.n_columns, "n_columns", infinite=True)
+        table = checks.table(table, "table", self.device, self.n_columns, "n_columns", infinite=True)
         per_partition = self._per_partition(per_partition, table)
         if weight is not None:
-            weight = _check.weights(weight, "weight", self.device, len(self.codes), table.dtype)
-        labels, cost, _ = self._kernels.assign(self, table, per_partition, weight)
+            weight = checks.weights(weight, "weight", self.device, len(self.codes), table.dtype)
+        labels, cost, _ = products.assign(self, table, per_partition, weight)
         return labels, cost
 
     def _per_partition(self, given: Any, table: Array) -> Array:
@@ -253,7 +240,7 @@ class Membership:
         n_columns = table.shape[1]
         if given is None:
             return namespace(table).zeros((1, n_columns), table.dtype)
-        parts = _check.table(given, "per_partition", self.device, self.codes.shape[1], "n_partitions")
+        parts = checks.table(given, "per_partition", self.device, self.codes.shape[1], "n_partitions")
         if parts.shape[1] != n_columns:
             raise ValueError(
                 f"`per_partition` must have as many columns as `table`, {n_columns}, got {parts.shape[1]}."
@@ -278,31 +265,31 @@ class Membership:
         -------
         array, len(rows) x n
         """
-        _check.choice(missing, "missing", ("ignore", "signed"))
-        _check.choice(dtype, "dtype", ("float64", "float32"))
-        begin, end = _check.rows(rows, len(self.codes))
-        return self._kernels.coassociation(self, begin, end, int(missing == "signed"), dtype)
+        checks.choice(missing, "missing", ("ignore", "signed"))
+        checks.choice(dtype, "dtype", ("float64", "float32"))
+        begin, end = checks.rows(rows, len(self.codes))
+        return products.coassociation(self, begin, end, int(missing == "signed"), dtype)
 
     @_on_own_device
     def coassociation_dot(self, x: Any) -> Array:
         """S @ x for S = H @ H.T / r and an n x K array, through H: S is not built."""
-        return self._kernels.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
+        return products.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
 
     @_on_own_device
     def take(self, rows: Array | slice) -> "Membership":
         """The Membership of some rows: a slice (a view), or an array of integers on the codes' device (a copy)."""
-        coded = _encode.Coded(self.codes[rows], self.widths, self.complete)
+        coded = coding.Coded(self.codes[rows], self.widths, self.complete)
         return self._make(coded, self.categories, self.device)
 
     @_on_own_device
     def leading(self) -> "Membership":
         """The Membership of the first partition alone; it must be complete."""
         codes = namespace(self.codes).ascontiguousarray(self.codes[:, :1])
-        return self._make(_encode.Coded(codes, self.widths[:1], True), None, self.device)
+        return self._make(coding.Coded(codes, self.widths[:1], True), None, self.device)
 
     def filled(self, codes: Array) -> "Membership":
         """The Membership of other codes of the same partitions, without holes: not checked, and not copied."""
-        return self._make(_encode.Coded(codes, self.widths, True), self.categories, self.device)
+        return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
 
     @_on_own_device
     def merge(self) -> Merged:
@@ -317,7 +304,7 @@ class Membership:
         multiplicity : array of int64
             How many rows are equal to each distinct row.
         """
-        first, group, multiplicity = _distinct_rows(self.codes)
+        first, group, multiplicity = code_rows.distinct(self.codes)
         return Merged(self.take(first), group, multiplicity)
 
 
@@ -344,43 +331,3 @@ def coassociation(
     """
     block = Membership.from_labels(labels, device).coassociation(rows, missing, dtype)
     return to_device(block, device_of(labels))
-
-
-def _distinct_rows(codes: Array) -> tuple[Array, Array, Array]:
-    """First occurrence, group of each row, multiplicity. Rows are hashed, sorted by hash and compared: exact.
-
-    Where two different rows share a hash, which is a matter of one in 10**5 at n = 10**7, another hash is tried.
-    """
-    xp = namespace(codes)
-    seed = 0
-    while True:
-        _, first, group, multiplicity = xp.unique(
-            _hash_rows(codes, seed), return_index=True, return_inverse=True, return_counts=True
-        )
-        if _equal_rows(codes, first[group]):
-            break
-        seed += 1
-    order = xp.argsort(first)
-    rank = xp.empty_like(order)
-    rank[order] = xp.arange(len(order))
-    return first[order], rank[group], multiplicity[order]
-
-
-def _hash_rows(codes: Array, seed: int) -> Array:
-    """A 64-bit hash of each row: multiply, add and fold, one column at a time."""
-    xp = namespace(codes)
-    value = xp.full(len(codes), seed, "uint64")
-    for i in range(codes.shape[1]):
-        value += codes[:, i].astype("uint64")
-        value *= 0x9E3779B97F4A7C15  # odd, so that multiplying loses nothing
-        value ^= value >> 29
-    return value
-
-
-def _equal_rows(codes: Array, other: Array) -> bool:
-    """Whether each row is equal to the row named for it; by columns, so that nothing as large as the codes is made."""
-    xp = namespace(codes)
-    same = xp.ones(len(codes), bool)
-    for i in range(codes.shape[1]):
-        same &= codes[:, i] == codes[other, i]
-    return bool(same.all())

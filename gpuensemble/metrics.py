@@ -13,8 +13,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array, eye_array, hstack
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
-from gpuensemble import _encode
-from gpuensemble._array import Array, device_of, namespace, on, to_device, to_host
+from gpuensemble._array import coding
+from gpuensemble._array.devices import Array, device_of, namespace, on, to_device, to_host
 from gpuensemble.membership import Membership
 
 # Up to so many cells (80 MB) a contingency table is counted, and matched, as a dense one; past it by its nonzero cells.
@@ -201,10 +201,10 @@ def _contingency(y: Any, z: Any) -> coo_array:
         return coo_array((to_host(counts), (to_host(row), to_host(column))), shape)
 
 
-def _coded(labels: Any, name: str) -> _encode.Coded:
+def _coded(labels: Any, name: str) -> coding.Coded:
     """A vector as codes, where it is."""
     with on(device_of(labels)):
-        return _encode.from_vector(labels, name)
+        return coding.from_vector(labels, name)
 
 
 def _count(y: Array, z: Array, shape: tuple[int, int]) -> tuple[Array, Array, Array]:

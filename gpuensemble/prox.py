@@ -7,9 +7,10 @@ moderate size, as their squares are summed.
 
 from typing import Any
 
-from gpuensemble import _check, _svt
-from gpuensemble._array import Array, device_of, namespace
-from gpuensemble._svt import Shrunk, shrink_slices
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, device_of, namespace
+from gpuensemble._linear import thresholding
+from gpuensemble._linear.thresholding import Shrunk, shrink_slices
 from gpuensemble.tsvd import fourier, slices, unsliced
 
 __all__ = [
@@ -37,10 +38,10 @@ def soft(x: Any, tau: Any, *, check: bool = True) -> Array:
     check : bool
         Whether to look for NaN, infinity and negative thresholds first.
     """
-    x = _check.numbers_of(x, "x")
-    tau = _check.thresholds(tau, "tau", x, x.shape, check)
+    x = checks.numbers_of(x, "x")
+    tau = checks.thresholds(tau, "tau", x, x.shape, check)
     if check:
-        _check.finite(x, "x")
+        checks.finite(x, "x")
     if x.dtype.kind == "c":
         return _shortened(x, abs(x), tau)
     return x - namespace(x).clip(x, -tau, tau)
@@ -59,10 +60,10 @@ def l21(x: Any, tau: Any, *, check: bool = True) -> Array:
     check : bool
         Whether to look for NaN, infinity and negative thresholds first.
     """
-    x = _check.numbers_of(x, "x", 2)
-    tau = _check.thresholds(tau, "tau", x, (*x.shape[:-2], 1, x.shape[-1]), check)
+    x = checks.numbers_of(x, "x", 2)
+    tau = checks.thresholds(tau, "tau", x, (*x.shape[:-2], 1, x.shape[-1]), check)
     if check:
-        _check.finite(x, "x")
+        checks.finite(x, "x")
     return _shortened(x, (abs(x) ** 2).sum(-2, keepdims=True) ** 0.5, tau)
 
 
@@ -85,11 +86,11 @@ def mcp_weights(x: Any, gamma: float, *, check: bool = True) -> Array:
     check : bool
         Whether to look for NaN and infinity first.
     """
-    x, gamma = _check.numbers_of(x, "x"), _check.threshold(gamma, "gamma")
+    x, gamma = checks.numbers_of(x, "x"), checks.threshold(gamma, "gamma")
     if gamma == 0:
         raise ValueError("`gamma` must be positive, got 0.")
     if check:
-        _check.finite(x, "x")
+        checks.finite(x, "x")
     return namespace(x).maximum(1 - abs(x) / gamma, 0)
 
 
@@ -109,17 +110,17 @@ def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> A
     check : bool
         Whether to look for NaN, infinity and negative weights first.
     """
-    x, tau = _check.numbers_of(x, "x", 2), _check.threshold(tau, "tau")
-    weights = _check.rank_weights(weights, x, check)
+    x, tau = checks.numbers_of(x, "x", 2), checks.threshold(tau, "tau")
+    weights = checks.rank_weights(weights, x, check)
     unit = _unit(x) if check else 1.0
     if unit != 1:
-        return _svt.thresholded(x * unit, tau * unit, weights) / unit
-    return _svt.thresholded(x, tau, weights)
+        return thresholding.thresholded(x * unit, tau * unit, weights) / unit
+    return thresholding.thresholded(x, tau, weights)
 
 
 def _unit(x: Array) -> float:
     """A power of two that brings the entries to moderate size; 1 where they are."""
-    size, limit = _check.largest(x, "x"), MODERATE[x.real.dtype.name]
+    size, limit = checks.largest(x, "x"), MODERATE[x.real.dtype.name]
     unit = 1.0
     while size * unit > limit:
         unit /= limit
@@ -152,11 +153,11 @@ def nuclear_from(
         `matrix`, `values` (its singular values, descending), `basis` (a singular vector of the shorter side, on the
         right of a square matrix, for each value) and `unsure`.
     """
-    limits = _svt.thresholds(x, tau, weights)
+    limits = thresholding.thresholds(x, tau, weights)
     if defer and device_of(x) != "cpu":
-        return _svt.by_gram_at_once(x, limits)
+        return thresholding.by_gram_at_once(x, limits)
     rank = None if start is None else start.shape[1]
-    return _svt.by_gram(x, limits, None if rank is None else rank + rank // 2 + 10)
+    return thresholding.by_gram(x, limits, None if rank is None else rank + rank // 2 + 10)
 
 
 def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) -> Array:
@@ -175,8 +176,8 @@ def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) ->
     check : bool
         Whether to look for NaN and infinity first.
     """
-    x, tau = _check.numbers_of(x, "x", 3), _check.threshold(tau, "tau")
-    axis = _check.axis_of(axis, x.ndim)
+    x, tau = checks.numbers_of(x, "x", 3), checks.threshold(tau, "tau")
+    axis = checks.axis_of(axis, x.ndim)
     unit = _unit(x) if check else 1.0
     if unit != 1:
         return tensor_nuclear(x * unit, tau * unit, axis, check=False) / unit
@@ -191,11 +192,11 @@ def _tensor(x: Array, tau: float, axis: int) -> Array:
     front = xp.moveaxis(x, axis, 0)
     turned = front.shape[1] < front.shape[2]  # the short side of the slices comes last
     front = front.swapaxes(1, 2) if turned else front
-    if x.dtype.kind == "f" and front.shape[2] in _svt.PAIRED:
+    if x.dtype.kind == "f" and front.shape[2] in thresholding.PAIRED:
         packed = xp.ascontiguousarray(front).view(xp.result_type(x.dtype, "complex64"))
         out = _shrink_packed(fourier("fft", packed, 0), tau).view(x.dtype)
     else:
-        spectrum = _svt.thresholded(slices(front, 0), tau, None)
+        spectrum = thresholding.thresholded(slices(front, 0), tau, None)
         out = unsliced(spectrum, 0, len(front), x.dtype.kind == "f")
     return xp.moveaxis(out.swapaxes(1, 2) if turned else out, 0, axis)
 

@@ -6,21 +6,20 @@ Section 6 of the paper on SEC: no base partition needs all rows, so none needs a
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from gpuensemble import _check, _cpu_features, _csr, _random, outputs, sources
-from gpuensemble._array import choose_device, on, to_host
-from gpuensemble._distance import DISTANCES, prepare
-from gpuensemble._files import whole
-from gpuensemble.blocks import ahead
-from gpuensemble.cluster import current_client, is_dask, large_graphs
-from gpuensemble.features import kmeans
-from gpuensemble.generate import enough, progress
+from gpuensemble._array import checks, csr, random, threads
+from gpuensemble._array.devices import choose_device, on, to_host
+from gpuensemble._array.progress import shown
+from gpuensemble._kmeans.features.distances import DISTANCES, prepare
+from gpuensemble._kmeans.features.lloyd import kmeans
+from gpuensemble._tables import outputs, sources
+from gpuensemble._tables.on_dask import current_client, is_dask, large_graphs
+from gpuensemble._tables.whole import whole
+from gpuensemble.generate import enough
 
 
 def consensus(
@@ -86,7 +85,7 @@ def consensus(
     from gpuensemble.estimators.sec import SEC
 
     client = current_client(client) if is_dask(X) else client
-    of_partitions, of_consensus = _random.sequence(random_state).spawn(2)
+    of_partitions, of_consensus = random.sequence(random_state).spawn(2)
     settings |= {"device": device, "client": client, "out": out, "checkpoint": checkpoint, "resume": resume}
     estimator = SEC(n_clusters, random_state=np.random.default_rng(of_consensus), verbose=verbose, **settings)
     path = _checked_path(labels)
@@ -112,21 +111,21 @@ def write(
     verbose: int,
 ) -> None:
     """The base partitions of random segments of rows, in a file."""
-    _check.choice(distance, "distance", DISTANCES)
+    checks.choice(distance, "distance", DISTANCES)
     source = _source(X)
     n = source.shape[0]
-    size = math.ceil(_check.ratio(row_ratio, "row_ratio") * n)
-    n_clusters = _check.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
+    size = math.ceil(checks.ratio(row_ratio, "row_ratio") * n)
+    n_clusters = checks.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
     n_partitions = enough(n_partitions, n, size)
     dtype = next(name for name in ("int8", "int16", "int32") if n_clusters - 1 <= np.iinfo(name).max)
-    hands, draws = _random.dealt(n, size, n_partitions, random_state)
+    hands, draws = random.dealt(n, size, n_partitions, random_state)
     calls = ((rows, n_clusters, distance, device, rng) for rows, rng in zip(hands, draws, strict=True))
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(whole(str(path)))
         header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": (n, n_partitions)}
         np.lib.format.write_array_header_1_0(file, header)
         found = _in_threads(source, calls, stack) if client is None else _on_workers(source, calls, client)
-        for rows, inside in progress(found, n_partitions, verbose):
+        for rows, inside in shown(found, "base partitions", verbose, n_partitions, "partition"):
             column = np.full(n, -1, dtype)
             column[rows] = inside
             file.write(column.tobytes())
@@ -196,10 +195,9 @@ def _source(X: Any) -> Any:
 
 def _in_threads(source: Any, calls: Iterable[tuple], stack: contextlib.ExitStack) -> Iterator:
     """The labels of each segment; each has a single BLAS thread to itself."""
-    stack.enter_context(threadpool_limits(1, "blas"))
-    pool = stack.enter_context(ThreadPoolExecutor(_cpu_features.threads()))
-    submitted = ((pool.submit, _clustered, source.rows, rows, rows, *more) for rows, *more in calls)
-    return ahead(submitted, 2 * _cpu_features.threads())
+    stack.enter_context(threads.one_blas_thread())
+    every = ((_clustered, source.rows, rows, rows, *more) for rows, *more in calls)
+    return threads.ahead(threads.pool().submit, every, 2 * threads.count())
 
 
 def _on_workers(source: Any, calls: Iterable[tuple], client: Any) -> Iterator:
@@ -207,18 +205,18 @@ def _on_workers(source: Any, calls: Iterable[tuple], client: Any) -> Iterator:
         with large_graphs():
             return client.submit(_clustered, *source.sent(rows, client), rows, *more, pure=False)
 
-    return ahead(((submit, *call) for call in calls), 2 * len(client.nthreads()))
+    return threads.ahead(submit, calls, 2 * len(client.nthreads()))
 
 
 def _clustered(get: Callable, argument: Any, rows: Any, n_clusters: int, distance: str, device: str, rng: Any) -> Any:
     """Some rows, and their labels by k-means, on the host."""
     X = np.asarray(get(argument))
     device = choose_device(device)
-    with on(device), threadpool_limits(1, "blas"):
-        matrix = _csr.unchecked(X, "X", device)
+    with on(device), threads.one_blas_thread():
+        matrix = csr.unchecked(X, "X", device)
         bad = ~np.isfinite(X) if X.dtype.kind == "f" else np.zeros(1, bool)
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise ValueError(f"`X` must be finite, got {X[row, column]} in row {rows[row]}, column {column}.")
-        _csr.refuse_unfit(matrix, "X", distance, rows)
+        csr.refuse_unfit(matrix, "X", distance, rows)
         return rows, to_host(kmeans(prepare(matrix, distance), n_clusters, rng).labels)

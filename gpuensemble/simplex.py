@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuensemble import _check
-from gpuensemble._array import Array, device_of, namespace, to_device, to_host
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 
 # Times the largest entry of G and f:
 RIDGE = 1e-11  # added to the diagonal, so that there is one minimiser
@@ -34,15 +34,15 @@ def quadratic(G: Any, f: Any) -> Array:
     """
     xp = namespace(G, f)
     device = device_of(G if namespace(G) is xp else f)
-    G, f = (_check.array(value, name, device, ndim) for value, name, ndim in ((G, "G", 2), (f, "f", 1)))
+    G, f = (checks.array(value, name, device, ndim) for value, name, ndim in ((G, "G", 2), (f, "f", 1)))
     if len(G) == 0 or G.shape != (len(G), len(G)):
         raise ValueError(f"`G` must be square, of at least one row, got shape {G.shape}.")
     if len(f) != len(G):
         raise ValueError(f"`f` must have as many entries as `G` has rows, {len(G)}, got {len(f)}.")
     host = to_host(xp.concatenate([G.astype("float64"), f.astype("float64")[None]]))
     G, f = host[:-1], host[-1]
-    _check.finite(G, "G")
-    _check.finite(f, "f")
+    checks.finite(G, "G")
+    checks.finite(f, "f")
     _check_semidefinite(G, np.abs(host).max())
     return to_device(minimiser(G, f), device)
 

@@ -6,8 +6,8 @@ Wen, Yin: A feasible method for optimization with orthogonality constraints, Mat
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuensemble import _check
-from gpuensemble._array import Array, device_of, namespace, to_host
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, device_of, namespace, to_host
 
 BLOCK_ROWS, DEVICE_ROWS = 1 << 13, 1 << 18  # rows worked on at a time: on the CPU they stay in the cache
 DECREASE = 1e-4  # Armijo: the share of the decrease that the slope promises, which a step must reach
@@ -61,12 +61,12 @@ def cayley_step(x: Any, grad: Any, step: Any) -> Array:
         The rounding error is about eps (1 + step |W|)^2.
     """
     x = _checked(x, "x")
-    grad = _check.numbers_of(grad, "grad").astype(x.dtype)  # a copy: it is overwritten
+    grad = checks.numbers_of(grad, "grad").astype(x.dtype)  # a copy: it is overwritten
     if grad.shape != x.shape:
         raise ValueError(f"`grad` must have the shape of `x`, {x.shape}, got {grad.shape}.")
-    _check.finite(grad, "grad")
+    checks.finite(grad, "grad")
     step = namespace(x).zeros(x.shape[:-2], x.dtype) + step
-    _check.finite(step.reshape(-1), "step")
+    checks.finite(step.reshape(-1), "step")
     point = _point(x, step, grad)
     return _repaired(_product(point, *_curve(point, step), out=namespace(x).empty_like(x))[0])
 
@@ -117,9 +117,9 @@ def minimize(
     size of x0 are made, or three with a workspace.
     """
     x = _checked(x0, "x0")
-    _check.integer(max_iter, "max_iter", 0)
-    _check.number(tol, "tol", 0, inclusive=True)
-    if _check.number(non_monotone, "non_monotone", 0, inclusive=True) >= 1:
+    checks.integer(max_iter, "max_iter", 0)
+    checks.number(tol, "tol", 0, inclusive=True)
+    if checks.number(non_monotone, "non_monotone", 0, inclusive=True) >= 1:
         raise ValueError(f"`non_monotone` must be less than 1, got {non_monotone:g}.")
     xp = namespace(x)
     free: list[Array] = [] if workspace is None else workspace
@@ -173,7 +173,7 @@ def minimize(
 
 def _checked(x: Any, name: str) -> Array:
     """Floating matrices with orthonormal columns."""
-    x = _check.numbers_of(x, name)
+    x = checks.numbers_of(x, name)
     if x.dtype.kind == "c":
         raise TypeError(f"`{name}` must hold real numbers, got dtype {x.dtype}.")
     if x.ndim < 2 or x.shape[-1] > x.shape[-2] or 0 in x.shape:
@@ -181,7 +181,7 @@ def _checked(x: Any, name: str) -> Array:
     xp = namespace(x)
     far = float(xp.abs(_inner(x, x) - _eye(x)).max())
     if not far <= float(xp.finfo(x.dtype).eps) ** 0.5:
-        _check.finite(x, name)
+        checks.finite(x, name)
         raise ValueError(f"`{name}` must have orthonormal columns, got inner products that are off by {far:.2g}.")
     return x
 

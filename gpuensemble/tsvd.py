@@ -8,15 +8,14 @@ from typing import Any
 
 import scipy.fft
 
-from gpuensemble import _check
-from gpuensemble._array import Array, device_of, namespace
-from gpuensemble._cpu_features import threads
+from gpuensemble._array import checks, threads
+from gpuensemble._array.devices import Array, device_of, namespace
 
 
 def fourier(name: str, x: Array, axis: int, overwrite: bool = False, **options: Any) -> Array:
     """A Fourier transform of scipy.fft, with all threads, or of cupy.fft; `overwrite` may use the memory of x."""
     if device_of(x) == "cpu":
-        return getattr(scipy.fft, name)(x, axis=axis, overwrite_x=overwrite, workers=threads(), **options)
+        return getattr(scipy.fft, name)(x, axis=axis, overwrite_x=overwrite, workers=threads.count(), **options)
     return getattr(namespace(x).fft, name)(x, axis=axis, **options)
 
 
@@ -95,9 +94,9 @@ def tensor_nuclear_norm(x: Any, axis: int = -1) -> Array:
 
 def _tensor(x: Any, name: str, axis: int) -> Array:
     """A finite tensor of three axes, one of which is `axis`."""
-    x = _check.numbers_of(x, name, 3)
+    x = checks.numbers_of(x, name, 3)
     if x.ndim != 3:
         raise ValueError(f"`{name}` must have 3 axes, got an array of shape {x.shape}.")
-    _check.axis_of(axis, 3)
-    _check.finite(x, name)
+    checks.axis_of(axis, 3)
+    checks.finite(x, name)
     return x

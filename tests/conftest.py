@@ -2,12 +2,12 @@ import hypothesis
 import numpy
 import pytest
 
-import standin
+from cudasim import standin
 from cudasim.shim import ShimModule, gxx
-from gpuensemble import kmeans
-from gpuensemble._array import cuda_count
+from gpuensemble._array.devices import cuda_count
+from gpuensemble._kmeans.labels import lloyd
 
-kmeans.SMALL = 0  # tables of tests are small: rows that cannot move are left out all the same
+lloyd.SMALL = 0  # tables of tests are small: rows that cannot move are left out all the same
 
 # No deadline: the first example compiles kernels. Derandomised: a failure on one machine is one on all.
 hypothesis.settings.register_profile("gpuensemble", deadline=None, derandomize=True, max_examples=25)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from gpuensemble import Membership
-from gpuensemble._array import namespace, to_host
+from gpuensemble._array.devices import namespace, to_host
 
 TOLERANCE = {np.dtype(name): 1000 * np.finfo(name).eps for name in ("float32", "float64")}
 
@@ -64,6 +64,16 @@ def random_codes(rng, n, widths, holes=0.3):
     empty = (codes < 0).all(1)
     codes[empty, 0] = rng.integers(0, widths[0], empty.sum())
     return codes
+
+
+def ensemble(n=80, r=8, n_clusters=4, holes=0.0, seed=3):
+    """A partition and noisy copies of it, with holes, -1."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, n_clusters, n)
+    widths = np.full(r, n_clusters + 2)
+    clean = np.stack([rng.permutation(n_clusters + 2)[truth] for _ in range(r)], axis=1)
+    noisy = random_codes(rng, n, widths, holes)
+    return truth, np.where((rng.random(clean.shape) < 0.85) & (noisy >= 0), clean, noisy)
 
 
 @st.composite

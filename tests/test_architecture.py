@@ -8,64 +8,28 @@ import sys
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "gpuensemble"
-LAYERS = (
-    *("_array", "_check", "_encode", "_random", "_csr", "_vector", "_cpu", "_cpu_features", "_cpu_slices", "_cpu_lta"),
-    *("_cpu_partial", "_cuda", "_svt", "_distance", "_cpu_lloyd"),
-    *("tsvd", "prox", "subspace", "membership", "metrics", "features", "generate"),
-    *(
-        "_files",
-        "assignment",
-        "blocks",
-        "cluster",
-        "kmeans",
-        "seeding",
-        "models",
-        "embedding",
-        "checkpoint",
-        "sources",
-        "outputs",
-    ),
-    *("spectral", "refine", "representation"),
-    *("stiefel", "simplex", "partial", "alignment", "_fill", "views"),
-    *("estimators/__init__", "estimators/_labels", "estimators/_consensus"),
-    *("estimators/sec", "estimators/kcc", "estimators/eac"),
-    *("estimators/lta", "estimators/rsec", "estimators/pce", "estimators/cmvc"),
-    "segments",
-    *("plot", "__init__", "_machine", "_text", "tables", "_harness", "methods", "benchmarks", "demo", "_checks"),
-    *("doctor", "commands", "cli", "__main__"),
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "gpuensemble"
+# The rooms and the public modules, in the order of imports: each may import what comes before it.
+HOUSE = (
+    *("_array", "_kernels", "membership", "_linear", "tsvd", "prox", "stiefel", "simplex"),
+    *("_tables", "_kmeans", "_partition", "metrics", "generate", "estimators", "segments", "plot", "__init__"),
+    *("_cli", "__main__"),
 )
-# The second line: they work with tables on the host, whatever the device.
+# These may name NumPy: they work with what is on the host, whatever the device. CuPy is named in few places.
 NAMES_NUMPY = {
-    *(
-        "_array",
-        "_check",
-        "_encode",
-        "_random",
-        "_cuda",
-        "_vector",
-        *(name for name in LAYERS if name.startswith("_cpu")),
-    ),
-    *(
-        "alignment",
-        "assignment",
-        "blocks",
-        "checkpoint",
-        "embedding",
-        "models",
-        "outputs",
-        "partial",
-        "refine",
-        "seeding",
-    ),
-    *("segments", "simplex", "sources"),
-    *("plot", "_machine", "_text", "tables", "_harness", "benchmarks", "_checks", "doctor"),
+    *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot"),
+    *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
+    *("_partition.bipartite", "estimators.lta.solver", "estimators.pce.start", "estimators.pce.steps"),
 }
-MODULES = {path.relative_to(PACKAGE).with_suffix("").as_posix(): path for path in PACKAGE.rglob("*.py")}
+NAMES_CUPY = {"_array.devices", "_kernels.cuda", "_cli.bench"}
+MODULES = {
+    path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path for path in PACKAGE.rglob("*.py")
+}
 TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+ENTRIES, LINES = 13, 350  # of a folder and of a file, at most
 
 
 def imported(tree):
@@ -78,39 +42,90 @@ def imported(tree):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_every_module_has_its_layer():
-    assert set(MODULES) == set(LAYERS)
+def own_imports(name):
+    """The modules of ours that a module imports."""
+    of_us = {
+        module.removeprefix("gpuensemble.") for module in imported(TREES[name]) if module.startswith("gpuensemble.")
+    }
+    return {module for module in of_us if module in MODULES or f"{module}.__init__" in MODULES}
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_imports_go_downwards(name):
-    own = {module.removeprefix("gpuensemble.") for module in imported(TREES[name]) if module.startswith("gpuensemble.")}
-    above = {layer.replace("/", ".") for layer in LAYERS[LAYERS.index(name) :]}
-    assert not own & above
+def within(name, places):
+    """Whether a module is one of the places, or inside of one."""
+    return any(name == place or name.startswith(f"{place}.") for place in places)
 
 
-@pytest.mark.parametrize("name", sorted(set(LAYERS) - NAMES_NUMPY))
-def test_array_libraries_are_named_in_few_files(name):
-    assert not {"numpy", "cupy"} & {module.split(".")[0] for module in imported(TREES[name])}
+def test_every_entry_of_the_package_has_its_place():
+    entries = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert entries == set(HOUSE)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_go_one_way_between_rooms(name):
+    room = name.split(".")[0]
+    later = HOUSE[HOUSE.index(room) + 1 :]
+    assert not {module for module in own_imports(name) if within(module, later)}
+
+
+def test_the_check_of_imports_sees_a_wrong_one():
+    assert "_kmeans.labels.lloyd" in own_imports("estimators.cmvc.estimator")
+    assert within("_cli.bench.cases", ("_cli",))
+    assert not within("_client", ("_cli",))
+
+
+def test_modules_of_a_room_import_each_other_in_one_direction():
+    needs = {name: {module for module in own_imports(name) if module in MODULES} for name in MODULES}
+    done = set()
+    while ready := {name for name in MODULES if name not in done and needs[name] <= done}:
+        done |= ready
+    assert set(MODULES) == done
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not within(name, NAMES_NUMPY)])
+def test_numpy_is_named_only_where_tables_are_on_the_host(name):
+    assert "numpy" not in {module.split(".")[0] for module in imported(TREES[name])}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not within(name, NAMES_CUPY)])
+def test_cupy_is_named_in_few_places(name):
+    assert "cupy" not in {module.split(".")[0] for module in imported(TREES[name])}
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not within(name, ("_kernels", "membership"))])
+def test_kernels_are_reached_through_their_home(name):
+    """The products of the membership operator have one home, `_kernels.products`, and `Membership` as its front."""
+    assert not own_imports(name) & {"_kernels.cpu.membership", "_kernels.cuda.membership"}
+
+
+@pytest.mark.parametrize("folder", [path.parent for path in PACKAGE.rglob("__init__.py")], ids=lambda path: path.name)
+def test_a_folder_says_what_it_is_and_holds_few_entries(folder):
+    assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    if folder != PACKAGE:
+        entries = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+        assert len(entries) <= ENTRIES
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_file_is_not_long(name):
+    assert len(MODULES[name].read_text().splitlines()) <= LINES
 
 
 def test_importing_brings_no_optional_library():
-    optional = ("cupy", "dask", "matplotlib", "pandas")
+    optional = ("cupy", "dask", "matplotlib", "pandas", "sklearn")
     code = f"import sys, gpuensemble; print([name for name in {optional} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def cupy_uses():
+def uses_in(name, tree):
     """(file and line, path below cupy, keywords or None) of every xp.a.b, cupy.a.b and namespace(...).a."""
-    for name, tree in TREES.items():
-        called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
-        inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and id(node) not in inner and (path := path_below_cupy(node)):
-                call = called.get(id(node))
-                keywords = [keyword.arg for keyword in call.keywords] if call else None
-                yield f"{name}.py:{node.lineno}", path, keywords
+    called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in inner and (path := path_below_cupy(node)):
+            call = called.get(id(node))
+            keywords = [keyword.arg for keyword in call.keywords] if call else None
+            yield f"{name}:{node.lineno}", path, keywords
 
 
 def path_below_cupy(node):
@@ -122,28 +137,34 @@ def path_below_cupy(node):
     return path if is_namespace or (isinstance(node, ast.Name) and node.id in ("xp", "cupy")) else None
 
 
+def assert_known(cupy, place, path, keywords):
+    """That CuPy has the name, and the function those keywords."""
+    value = cupy
+    for part in path:
+        assert hasattr(value, part), f"{place}: cupy has no {'.'.join(path)}"
+        value = getattr(value, part)
+    if keywords and not isinstance(value, cupy.ufunc) and path != ["RawModule"]:
+        unknown = set(keywords) - set(inspect.signature(value).parameters)
+        assert not unknown, f"{place}: cupy.{'.'.join(path)} has no keyword {unknown}"
+
+
 def test_every_cupy_name_and_keyword_exists():
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    uses = list(cupy_uses())
+    uses = [use for name, tree in TREES.items() for use in uses_in(name, tree)]
     assert len(uses) > 20
-    for place, path, keywords in uses:
-        value = cupy
-        for part in path:
-            assert hasattr(value, part), f"{place}: cupy has no {'.'.join(path)}"
-            value = getattr(value, part)
-        if keywords and not isinstance(value, cupy.ufunc) and path != ["RawModule"]:
-            unknown = set(keywords) - set(inspect.signature(value).parameters)
-            assert not unknown, f"{place}: cupy.{'.'.join(path)} has no keyword {unknown}"
+    for use in uses:
+        assert_known(cupy, *use)
 
 
 def test_the_check_of_names_sees_an_unknown_one():
-    tree = ast.parse("xp.linalg.nothing(a)")
-    assert path_below_cupy(tree.body[0].value.func) == ["linalg", "nothing"]
-    assert not hasattr(np.linalg, "nothing")
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    with pytest.raises(AssertionError, match=r"a:1: cupy has no linalg\.nothing"):
+        assert_known(cupy, *next(uses_in("a", ast.parse("xp.linalg.nothing(a)"))))
+    with pytest.raises(AssertionError, match=r"a:1: cupy\.linalg\.svd has no keyword \{'hermitian'\}"):
+        assert_known(cupy, *next(uses_in("a", ast.parse("namespace(a).linalg.svd(a, hermitian=True)"))))
 
 
 def test_a_wheel_carries_the_kernels(tmp_path):
-    root = PACKAGE.parent
     build = [
         sys.executable,
         "-m",
@@ -154,18 +175,20 @@ def test_a_wheel_carries_the_kernels(tmp_path):
         "-q",
         "-w",
         str(tmp_path),
-        str(root),
+        str(ROOT),
     ]
     subprocess.run(build, capture_output=True, text=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         archive.extractall(tmp_path / "site")
-    kernels = {f"gpuensemble/kernels/{path.name}" for path in (root / "kernels").glob("*.cu")}
+    kernels = {f"gpuensemble/kernels/{path.name}" for path in (ROOT / "kernels").glob("*.cu")}
     assert kernels
     assert kernels < set(names)
     assert "gpuensemble/py.typed" in names
-    code = "from gpuensemble import _cuda; print(_cuda.__file__); print(_cuda.source(), end='')"
+    code = (
+        "from gpuensemble._kernels.cuda import source as s; print(s.__file__); print(s.source('membership.cu'), end='')"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); {code}"],
         capture_output=True,
@@ -175,11 +198,11 @@ def test_a_wheel_carries_the_kernels(tmp_path):
     )
     file, source = done.stdout.split("\n", 1)
     assert Path(file).is_relative_to(tmp_path)
-    assert source == (root / "kernels" / "membership.cu").read_text()
+    assert source == (ROOT / "kernels" / "membership.cu").read_text()
 
 
 def test_the_readme_example_runs(capsys):
-    readme = (PACKAGE.parent / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
     assert blocks
     for block in blocks:

@@ -9,11 +9,12 @@ from typing import Any
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from gpuensemble import _check, embedding
-from gpuensemble._array import choose_device, device_of, on, to_device, to_host
-from gpuensemble._random import generators
-from gpuensemble.blocks import whole
-from gpuensemble.estimators._labels import LabelConsensus
+from gpuensemble._array import checks
+from gpuensemble._array.devices import choose_device, device_of, on, to_device, to_host
+from gpuensemble._array.random import generators
+from gpuensemble._partition import bipartite
+from gpuensemble._tables.blocks import whole
+from gpuensemble.estimators._base.labels import LabelConsensus
 from gpuensemble.membership import Membership
 
 LINKAGES = ("average", "single", "complete", "spectral")
@@ -75,15 +76,15 @@ class EAC(LabelConsensus):
     def fit(self, labels: Any, y: Any = None) -> "EAC":
         """Cluster the co-association matrix of a table of labels, as in `Membership.from_labels`."""
         device = choose_device(self.device, labels)
-        _check.choice(self.linkage, "linkage", LINKAGES)
+        checks.choice(self.linkage, "linkage", LINKAGES)
         with on(device):
             m = Membership.from_labels(labels, device)
-            _check.integer(self.n_clusters, "n_clusters", 1, len(m.codes), "n_samples")
+            checks.integer(self.n_clusters, "n_clusters", 1, len(m.codes), "n_samples")
             similarity = m.coassociation(dtype=self.dtype or "float64")
             if self.linkage == "spectral":
                 (rng,) = generators(self.random_state, 1)
                 table = whole(m)
-                found = embedding.start(table, self.n_clusters, rng).labels(table.block)
+                found = bipartite.start(table, self.n_clusters, rng).labels(table.block)
             else:
                 found = to_device(tree_labels(to_host(similarity), self.linkage, self.n_clusters), device)
             self.labels_ = to_device(found, device_of(labels))

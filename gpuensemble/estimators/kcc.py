@@ -6,8 +6,9 @@ Engineering, 2015; as used inside CMVC.
 
 from typing import Any
 
-from gpuensemble import _check, models
-from gpuensemble.estimators._consensus import KMeansConsensus
+from gpuensemble._array import checks
+from gpuensemble._kmeans.labels.costs import KCCCosts
+from gpuensemble.estimators._base.kmeans import KMeansConsensus
 
 UTILITIES = ("category", "entropy", "cosine")
 
@@ -81,10 +82,10 @@ class KCC(KMeansConsensus):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    def _make_costs(self, *settings: Any) -> models.KCCCosts:
-        _check.choice(self.utility, "utility", UTILITIES)
-        return models.KCCCosts(self.utility, self.normalized, *settings)
+    def _make_costs(self, *settings: Any) -> KCCCosts:
+        checks.choice(self.utility, "utility", UTILITIES)
+        return KCCCosts(self.utility, self.normalized, *settings)
 
-    def _seeding_costs(self, *settings: Any) -> models.KCCCosts:
+    def _seeding_costs(self, *settings: Any) -> KCCCosts:
         """The category distance for every utility: the others are infinite or flat far from a single row."""
-        return models.KCCCosts("category", False, *settings)
+        return KCCCosts("category", False, *settings)

@@ -6,8 +6,8 @@ Transactions on Knowledge and Data Engineering, 2017.
 
 from typing import Any
 
-from gpuensemble import models
-from gpuensemble.estimators._consensus import KMeansConsensus
+from gpuensemble._kmeans.labels.costs import SECCosts
+from gpuensemble.estimators._base.kmeans import KMeansConsensus
 
 
 class SEC(KMeansConsensus):
@@ -100,8 +100,8 @@ class SEC(KMeansConsensus):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    def _make_costs(self, *settings: Any) -> models.SECCosts:
-        return models.SECCosts(*settings)
+    def _make_costs(self, *settings: Any) -> SECCosts:
+        return SECCosts(*settings)
 
-    def _seeding_costs(self, *settings: Any) -> models.SECCosts:
+    def _seeding_costs(self, *settings: Any) -> SECCosts:
         return self._costs

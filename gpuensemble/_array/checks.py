@@ -1,0 +1,256 @@
+"""Checks at the boundary. Each either lets the input pass or raises one sentence: name, rule, value."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from gpuensemble._array.devices import Array, device_of, memory, namespace, to_device
+
+FLOATS = ("float32", "float64")
+
+
+def integer(value: Any, name: str, low: int, high: int | None = None, of: str = "") -> int:
+    """An integer between `low` and `high`; `of` says what the upper bound is."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"`{name}` must be an integer, got {value!r} of type {type(value).__name__}.")
+    value = int(value)
+    if value < low or (high is not None and value > high):
+        rule = f"at least {low}" if high is None else f"between {low} and {of + '=' if of else ''}{high}"
+        raise ValueError(f"`{name}` must be {rule}, got {value}.")
+    return value
+
+
+def number(value: Any, name: str, above: float, inclusive: bool = False) -> float:
+    """A finite number above a bound, or at least the bound."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
+    value = float(value)
+    if not (value >= above if inclusive else value > above) or value == np.inf:
+        rule = "at least" if inclusive else "greater than"
+        raise ValueError(f"`{name}` must be finite and {rule} {above:g}, got {value:g}.")
+    return value
+
+
+def choice(value: Any, name: str, options: tuple) -> Any:
+    """One of a few strings."""
+    if value not in options:
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, options))}, got {value!r}.")
+    return value
+
+
+def fits(needed: int, what: str, device: str, instead: str) -> None:
+    """Raise if arrays of that many bytes are more than the device's memory; `instead` says what to use."""
+    there = memory(device)
+    if there is not None and needed > there:
+        has = f"{'this machine' if device == 'cpu' else device} has {there / 1e9:.3g} GB"
+        raise ValueError(f"{what} must fit into memory: {needed / 1e9:.3g} GB are needed, {has}; {instead}.")
+
+
+def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") -> Array:
+    """A contiguous array of those kinds of dtype with `ndim` axes, moved to the device; lists become arrays."""
+    if namespace(value) is np:
+        value = np.asarray(value)
+    if value.dtype.kind not in kinds:
+        raise TypeError(f"`{name}` must hold {'numbers' if 'f' in kinds else 'integers'}, got dtype {value.dtype}.")
+    if value.ndim != ndim:
+        raise ValueError(f"`{name}` must have {ndim} axes, got an array of shape {value.shape}.")
+    value = to_device(value, device)
+    return namespace(value).ascontiguousarray(value)
+
+
+def table(
+    value: Any, name: str, device: str, n_rows: int, rows: str, dtypes: tuple = FLOATS, infinite: bool = False
+) -> Array:
+    """A table of `n_rows` rows and at least one column, without NaN; a dtype not in `dtypes` becomes float64."""
+    value = array(value, name, device, 2)
+    if value.shape[0] != n_rows or value.shape[1] == 0:
+        raise ValueError(f"`{name}` must have {rows}={n_rows} rows and at least one column, got shape {value.shape}.")
+    if value.dtype.name not in dtypes:
+        value = value.astype("float64")
+    finite(value, name, infinite)
+    return value
+
+
+def finite(value: Array, name: str, infinite: bool = False) -> None:
+    """Raise if a floating array holds NaN or an infinite value; `infinite` lets +inf pass."""
+    if value.dtype.kind not in "fc":
+        return
+    xp = namespace(value)
+    bad = xp.isnan(value) | (value == -xp.inf) if infinite else ~xp.isfinite(value)
+    if bool(bad.any()):
+        where = tuple(int(index[0]) for index in xp.nonzero(bad))
+        rule = "must not hold NaN or -inf" if infinite else "must be finite"
+        raise ValueError(f"`{name}` {rule}, got {value[where].item()} at {list(where)}.")
+
+
+def labels(value: Any, name: str, device: str, n: int, n_clusters: int) -> Array:
+    """A vector of n labels between 0 and n_clusters - 1, as int32."""
+    value = vector(value, name, device, n, "biu")
+    low, high = int(value.min()), int(value.max())
+    if low < 0 or high >= n_clusters:
+        worst = low if low < 0 else high
+        raise ValueError(f"`{name}` must be between 0 and n_clusters - 1 = {n_clusters - 1}, got {worst}.")
+    return value.astype("int32", copy=False)
+
+
+def counts(value: Any, name: str, device: str, n: int, times: int) -> Array:
+    """A vector of n integer weights, not negative, as int64; `times` their sum must fit into 63 bits."""
+    value = vector(value, name, device, n, "biu").astype("int64")
+    if int(value.min()) < 0:
+        raise ValueError(f"`{name}` must not be negative, got {int(value.min())}.")
+    if float(value.astype("float64").sum()) * times > 2.0**62:
+        raise ValueError(
+            f"`{name}` must add up to less than 2**62 / {times}, got {float(value.astype('float64').sum()):.3g}."
+        )
+    return value
+
+
+def weights(value: Any, name: str, device: str, n: int, dtype: Any) -> Array:
+    """A vector of n finite numbers in the dtype."""
+    value = vector(value, name, device, n).astype(dtype, copy=False)
+    finite(value, name)
+    return value
+
+
+def vector(value: Any, name: str, device: str, n: int, kinds: str = "biuf") -> Array:
+    """A vector with one entry per sample."""
+    value = array(value, name, device, 1, kinds)
+    if len(value) != n:
+        raise ValueError(f"`{name}` must have n_samples={n} entries, got {len(value)}.")
+    return value
+
+
+def offsets(widths: np.ndarray) -> np.ndarray:
+    """The first column of each partition, then the number of columns, which must fit into 31 bits."""
+    ends = np.concatenate([[0], np.cumsum(widths)])
+    if ends[-1] >= 2**31:
+        raise ValueError(f"The partitions must have fewer than 2**31 clusters in all, got {ends[-1]}.")
+    return ends.astype("int32")
+
+
+def rows(value: Any, n: int) -> tuple[int, int]:
+    """The first row of a slice with step 1, and the one after its last."""
+    if not isinstance(value, slice) or value.step not in (None, 1):
+        raise TypeError(f"`rows` must be a slice with step 1, got {value!r}.")
+    begin, end, _ = value.indices(n)
+    if end <= begin:
+        raise ValueError(f"`rows` must hold at least one of the n_samples={n} rows, got {value!r}.")
+    return begin, end
+
+
+def positive(value: Any, name: str, size: int, of: str) -> np.ndarray:
+    """A vector of weights on the host: finite, not negative, not all 0; None means all 1."""
+    if value is None:
+        return np.ones(size)
+    value = array(value, name, "cpu", 1).astype("float64")
+    if len(value) != size:
+        raise ValueError(f"`{name}` must have {of}={size} entries, got {len(value)}.")
+    finite(value, name)
+    if value.min() < 0 or value.max() == 0:
+        raise ValueError(f"`{name}` must not be negative, nor all 0, got {value.min():g} to {value.max():g}.")
+    return value
+
+
+def multiplicities(value: Any, name: str, device: str, n: int) -> tuple[Array | None, float]:
+    """Sample weights as integers, and what one unit of them stands for; None means all 1.
+
+    Whole numbers stay what they are. Others become multiples of 2**-20 of the largest, rounded up to a power of two.
+    """
+    if value is None:
+        return None, 1.0
+    value = vector(value, name, device, n).astype("float64")
+    finite(value, name)
+    low, high = float(value.min()), float(value.max())
+    if low < 0 or high == 0:
+        raise ValueError(f"`{name}` must not be negative, nor all 0, got {low:g} to {high:g}.")
+    xp = namespace(value)
+    unit = 1.0 if bool((value == xp.rint(value)).all()) and high < 2**31 else 2.0 ** (np.frexp(high)[1] - 20)
+    return xp.rint(value / unit).astype("int64"), float(unit)
+
+
+def numbers_of(value: Any, name: str, ndim: int = 0) -> Array:
+    """An array of float32, float64, complex64 or complex128 with at least `ndim` axes; other numbers become float64."""
+    if namespace(value) is np:
+        value = np.asarray(value)
+    if value.dtype.kind not in "biufc":
+        raise TypeError(f"`{name}` must hold numbers, got dtype {value.dtype}.")
+    if value.ndim < ndim or value.size == 0:
+        rule = f"{ndim} axes and one entry" if ndim else "one entry"
+        raise ValueError(f"`{name}` must have at least {rule}, got an array of shape {value.shape}.")
+    if value.dtype.name in ("float32", "float64", "complex64", "complex128"):
+        return value
+    return value.astype("complex128" if value.dtype.kind == "c" else "float64")
+
+
+def threshold(value: Any, name: str) -> float:
+    """A number, finite and not negative."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
+        raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
+    if not 0 <= float(value) < np.inf:
+        raise ValueError(f"`{name}` must be finite and not negative, got {float(value)}.")
+    return float(value)
+
+
+def thresholds(value: Any, name: str, x: Array, shape: tuple, check: bool) -> Any:
+    """A threshold, or an array of them in the type of x that broadcasts to `shape`."""
+    if isinstance(value, numbers.Real):
+        return threshold(value, name)
+    value = to_device(numbers_of(value, name), device_of(x))
+    if value.dtype.kind != "f":
+        raise TypeError(f"`{name}` must hold real numbers, got dtype {value.dtype}.")
+    if value.ndim > len(shape) or any(a not in (1, b) for a, b in zip(value.shape[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"`{name}` must broadcast to shape {shape}, got shape {value.shape}.")
+    if check:
+        not_negative(value, name)
+    return value.astype(x.real.dtype, copy=False)
+
+
+def rank_weights(value: Any, x: Array, check: bool) -> Array | None:
+    """One weight for each singular value of the matrices in x; None means all 1."""
+    if value is None:
+        return None
+    value = array(value, "weights", device_of(x), 1)
+    if len(value) != min(x.shape[-2:]):
+        raise ValueError(f"`weights` must have min(m, n)={min(x.shape[-2:])} entries, got {len(value)}.")
+    if check:
+        not_negative(value, "weights")
+    return value
+
+
+def not_negative(value: Array, name: str) -> None:
+    """Raise if a number is negative, NaN or infinite."""
+    finite(value, name)
+    if float(value.min()) < 0:
+        raise ValueError(f"`{name}` must not be negative, got {float(value.min())}.")
+
+
+def largest(x: Array, name: str) -> float:
+    """The largest absolute value of a real or imaginary part, one number; raises if there is NaN or infinity."""
+    xp = namespace(x)
+    parts = (x.real, x.imag) if x.dtype.kind == "c" else (x,)
+    size = float(xp.stack([xp.maximum(part.max(), -part.min()) for part in parts]).max())
+    if not size < np.inf:
+        finite(x, name)
+    return size
+
+
+def axis_of(value: Any, ndim: int) -> int:
+    """One of the last three axes, counted from the end."""
+    integer(value, "axis", -ndim, ndim - 1)
+    value = value - ndim if value >= 0 else value
+    if value < -3:
+        raise ValueError(f"`axis` must be one of the last three axes, got {value} of {ndim} axes.")
+    return int(value)
+
+
+def ratio(value: Any, name: str) -> float:
+    """A number that is more than 0 and at most 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= 1:
+        raise ValueError(f"`{name}` must be more than 0 and at most 1, got {value!r}.")
+    return float(value)
+
+
+def shown(value: Any) -> str:
+    """A value as a person writes it: 3, not np.int64(3)."""
+    return repr(value.item() if isinstance(value, np.generic) else value)

@@ -1,0 +1,322 @@
+"""A table of labels of any kind, turned into partition-local codes."""
+
+import numbers
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+
+
+class Coded(NamedTuple):
+    """Partition-local codes: 0 .. widths[i] - 1 in column i, all bits set where a label is missing."""
+
+    codes: Array
+    widths: np.ndarray
+    complete: bool
+
+
+class _Names(NamedTuple):
+    """What the caller calls the table, its rows and its columns: numbers from 0, unless a DataFrame names them."""
+
+    table: str
+    rows: Sequence
+    columns: Sequence | None  # None: it is a vector
+
+    def place(self, i: int, row: int | None = None) -> str:
+        """Where column i, or a label in it, is: " in row 2, column 1"; a vector has rows only."""
+        parts = [] if row is None else [f"row {checks.shown(self.rows[row])}"]
+        if self.columns is not None:
+            parts.append(f"column {checks.shown(self.columns[i])}")
+        return " in " + ", ".join(parts) if parts else ""
+
+
+def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
+    """Read a table of labels (a NumPy or CuPy array, a DataFrame, or a list of rows; a hole is NaN, None, NA or -1).
+
+    Returns the codes and, of each column, its label values in the order of the codes.
+    """
+    columns, names = _columns(labels)
+    categories: list[np.ndarray] = []
+
+    def coded():
+        for i, column in enumerate(columns):
+            local, values = _factorize(column, names, i)
+            _check_values(local, values, names, i)
+            categories.append(values)
+            yield local, len(values)
+
+    return _assemble(coded(), len(columns), names), categories
+
+
+class Scan(NamedTuple):
+    """What some rows of a table say of it."""
+
+    values: list[np.ndarray]  # of each column
+    complete: bool
+
+
+def scan(labels: Any, first: int) -> Scan:
+    """Look at some rows of a table, the first of which has the number `first`: some columns may be all holes."""
+    columns, names = _columns(labels, first)
+    found, complete = [], True
+    seen: Array = False
+    for i, column in enumerate(columns):
+        local, values = _factorize(column, names, i)
+        if len(values):
+            _check_values(local, values, names, i)
+        seen = (local >= 0) | seen
+        complete = complete and bool((local >= 0).all())
+        found.append(values)
+    _check_seen(seen, names)
+    return Scan(found, complete)
+
+
+def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
+    """The values of each column of a whole table, as `from_labels` finds them, and whether it has no hole."""
+    lengths = {len(one.values) for one in scans}
+    if len(lengths) > 1:
+        raise ValueError(f"`labels` must have as many columns in all its parts, got {sorted(lengths)}.")
+    categories = []
+    for i, parts in enumerate(zip(*(one.values for one in scans), strict=True)):
+        some = [part for part in parts if len(part)]
+        if not some:
+            raise ValueError(f"`labels` must have a label in every column, got only missing ones in column {i}.")
+        if all(part.dtype.kind in "biuf" for part in some):
+            categories.append(np.unique(np.concatenate(some)))
+        else:  # in the order of their first occurrence
+            values = dict.fromkeys(value for part in some for value in part.tolist())
+            categories.append(np.fromiter(values, object, len(values)))
+    return categories, all(one.complete for one in scans)
+
+
+def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded, int]:
+    """Read a table whose label values are known. Returns the codes and how many labels are not among them: holes."""
+    columns, names = _columns(labels)
+    if len(columns) != len(categories):
+        raise ValueError(f"`labels` must have the {len(categories)} columns that `fit` saw, got {len(columns)}.")
+    unknown = 0
+
+    def coded():
+        nonlocal unknown
+        for i, (column, known) in enumerate(zip(columns, categories, strict=True)):
+            local, values = _factorize(column, names, i)
+            code_of = {value: code for code, value in enumerate(known.tolist())}
+            codes = np.array([*(code_of.get(value, -1) for value in values.tolist()), -1])  # the last stands for -1
+            recoded = to_device(codes, device_of(local))[local]
+            unknown += int(((local >= 0) & (recoded < 0)).sum())
+            yield recoded, len(known)
+
+    return _assemble(coded(), len(columns), names), unknown
+
+
+def from_vector(labels: Any, name: str) -> Coded:
+    """Read one vector of labels, none of them missing (a NumPy or CuPy array, a Series or a list), as a column."""
+    column, names = _vector(labels, name)
+    local, values = _factorize(column, names, 0)
+    missing = local < 0
+    if bool(missing.any()):
+        place = names.place(0, int(missing.argmax()))
+        raise ValueError(f"`{name}` must not hold missing labels (NaN, None or -1), got one{place}.")
+    _check_values(local, values, names, 0)
+    return _assemble(iter([(local, len(values))]), 1, names)
+
+
+def from_codes(codes: Any, widths: Any) -> Coded:
+    """Read codes that are partition-local already; a hole is -1, or the largest value of an unsigned type."""
+    codes = checks.array(codes, "codes", device_of(codes), 2, kinds="iu")
+    widths = checks.array(widths, "widths", "cpu", 1, kinds="iu")
+    if 0 in codes.shape:
+        raise ValueError(f"`codes` must have at least one row and one column, got shape {codes.shape}.")
+    if len(widths) != codes.shape[1] or widths.min() < 1:
+        raise ValueError(
+            f"`widths` must be {codes.shape[1]} positive integers, one per column of `codes`, got {widths.tolist()}."
+        )
+    hole = -1 if codes.dtype.kind == "i" else np.iinfo(codes.dtype).max
+
+    def coded():
+        for i, width in enumerate(widths.tolist()):
+            local = namespace(codes).where(codes[:, i] == hole, -1, codes[:, i].astype("int64"))
+            bad = (local < -1) | (local >= width)
+            if bool(bad.any()):
+                row = int(bad.argmax())
+                rule = f"between 0 and {width - 1} in column {i}, or -1"
+                raise ValueError(f"`codes` must be {rule}, got {int(local[row])} in row {row}.")
+            yield local, width
+
+    return _assemble(coded(), codes.shape[1], _Names("codes", range(codes.shape[0]), range(codes.shape[1])))
+
+
+def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: _Names) -> Coded:
+    """Columns of codes (-1: a hole) and their widths put side by side, in the narrowest type that holds them all."""
+    n = len(names.rows)
+    codes: Array = None
+    seen: Array = False
+    widths, complete = [], True
+    for i, (local, width) in enumerate(coded):
+        codes = namespace(local).empty((n, r), "uint8") if i == 0 else codes
+        codes = _widen(codes, width)
+        codes[:, i] = local.astype(codes.dtype)  # -1 becomes all bits set
+        seen = (local >= 0) | seen
+        complete = complete and bool((local >= 0).all())
+        widths.append(width)
+    _check_seen(seen, names)
+    return Coded(codes, np.array(widths, "int64"), complete)
+
+
+def _check_seen(seen: Array, names: _Names) -> None:
+    if not bool(seen.all()):
+        row = names.rows[int((~seen).argmax())]
+        raise ValueError(
+            f"`{names.table}` must have a label in every row, got only missing ones in row {checks.shown(row)}."
+        )
+
+
+def code_dtype(width: int) -> str:
+    """The narrowest type of codes that holds `width` clusters and a hole."""
+    return "uint8" if width <= 255 else "uint16" if width <= 65535 else "int32"
+
+
+def _widen(codes: Array, width: int) -> Array:
+    """The codes in a type that holds `width` clusters and a hole; a hole, all bits set, stays one."""
+    name = code_dtype(width)
+    if np.dtype(name).itemsize <= codes.dtype.itemsize:
+        return codes
+    return namespace(codes).where(codes == np.iinfo(codes.dtype).max, -1, codes.astype("int32")).astype(name)
+
+
+def _columns(labels: Any, first: int = 0) -> tuple[list, _Names]:
+    """The columns of the table and their names; rows without a name are numbered from `first`."""
+    if hasattr(labels, "iloc") and hasattr(labels, "columns"):
+        columns = [labels.iloc[:, i] for i in range(labels.shape[1])]
+        names = _Names("labels", labels.index, labels.columns)
+        shape = labels.shape
+    elif isinstance(labels, list | tuple):
+        columns, shape = _from_rows(labels)
+        names = _Names("labels", range(first, first + shape[0]), range(len(columns)))
+    elif isinstance(labels, np.ndarray) or namespace(labels) is not np:
+        labels = _unmasked(labels)
+        shape = labels.shape
+        columns = list(labels.T) if len(shape) == 2 else []
+        names = _Names("labels", range(first, first + (shape[0] if shape else 0)), range(len(columns)))
+    elif hasattr(labels, "tocsr"):
+        raise TypeError(f"`labels` must be a dense table, got a sparse {type(labels).__name__}.")
+    else:
+        raise TypeError(
+            f"`labels` must be a NumPy or CuPy array, a DataFrame or a list of rows, got {type(labels).__name__}."
+        )
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {tuple(shape)}.")
+    return columns, names
+
+
+def _vector(labels: Any, name: str) -> tuple[Any, _Names]:
+    """The one column that a vector is, and its names."""
+    if isinstance(labels, list | tuple):
+        labels = np.fromiter(labels, object, len(labels))
+    elif isinstance(labels, np.ndarray):
+        labels = _unmasked(labels)
+    elif namespace(labels) is np and not hasattr(labels, "iloc"):
+        raise TypeError(f"`{name}` must be a NumPy or CuPy array, a Series or a list, got {type(labels).__name__}.")
+    if len(labels.shape) != 1 or not len(labels):
+        raise ValueError(f"`{name}` must be a vector of at least one label, got shape {tuple(labels.shape)}.")
+    return labels, _Names(name, getattr(labels, "index", range(len(labels))), None)
+
+
+def _unmasked(labels: Array) -> Array:
+    """A masked array as objects, with None where it is masked; any other array itself."""
+    if not isinstance(labels, np.ma.MaskedArray):
+        return labels
+    masked, labels = np.ma.getmaskarray(labels), labels.data.astype(object)
+    labels[masked] = None
+    return labels
+
+
+def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
+    """The columns of a list of rows, as objects: NumPy would turn None or NaN beside a string into text."""
+    if not all(isinstance(row, list | tuple | np.ndarray) for row in rows):
+        return [], (len(rows),)
+    lengths = [len(row) for row in rows]
+    for row, length in enumerate(lengths):
+        if length != lengths[0]:
+            raise ValueError(
+                f"`labels` must have rows of one length, got {lengths[0]} labels in row 0 and {length} in row {row}."
+            )
+    columns = [np.fromiter(column, object, len(rows)) for column in zip(*rows, strict=True)]
+    return columns, (len(rows), len(columns))
+
+
+def _factorize(column: Any, names: _Names, i: int) -> tuple[Array, np.ndarray]:
+    """The codes of one column, -1 for a hole, and its distinct values."""
+    kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
+    if kind in "biuf":
+        return _factorize_numbers(column.to_numpy() if hasattr(column, "iloc") else column)
+    if kind in "OUSTMm":
+        return _factorize_objects(column, names, i)
+    rule = "integers, strings or other hashable values"
+    raise TypeError(f"`{names.table}` must hold {rule}, got dtype {column.dtype}{names.place(i)}.")
+
+
+def _factorize_objects(column: Any, names: _Names, i: int) -> tuple[np.ndarray, np.ndarray]:
+    import pandas
+
+    try:
+        local, values = pandas.factorize(column)
+    except TypeError as error:
+        raise TypeError(
+            f"`{names.table}` must hold hashable values, got one that is not{names.place(i)}: {error}."
+        ) from None
+    values = np.fromiter(values, object, len(values))
+    keep = np.array([not (_is_number(value) and value == -1) for value in values], bool)
+    renumbered = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)  # the last stands for -1
+    return renumbered[local], values[keep]
+
+
+def _factorize_numbers(column: Array) -> tuple[Array, np.ndarray]:
+    xp = namespace(column)
+    hole = column == -1
+    if column.dtype.kind == "f":
+        hole |= xp.isnan(column)
+    local = xp.full(len(column), -1, "int64")
+    observed = column[~hole]
+    if not len(observed):
+        return local, to_host(observed)
+    values, local[~hole] = _distinct(observed)
+    return local, to_host(values)
+
+
+def _distinct(observed: Array) -> tuple[Array, Array]:
+    """The distinct values, ascending, and the place of each entry among them; by counting where the range is small."""
+    xp = namespace(observed)
+    low, high = float(observed.min()), float(observed.max())
+    if not (low >= 0 and high < 2.0**53 and high - low < max(1 << 16, 2 * len(observed))):
+        return xp.unique(observed, return_inverse=True)
+    index = observed.astype("int64")
+    if observed.dtype.kind == "f" and not bool((index == observed).all()):
+        return xp.unique(observed, return_inverse=True)
+    index -= int(low)
+    present = xp.bincount(index) > 0
+    return (xp.nonzero(present)[0] + int(low)).astype(observed.dtype), (xp.cumsum(present) - 1)[index]
+
+
+def _check_values(local: Array, values: np.ndarray, names: _Names, i: int) -> None:
+    """Labels that are numbers must be whole and not negative: anything else is more likely a mistake than a label."""
+    if not len(values):
+        raise ValueError(f"`{names.table}` must have a label in every column, got only missing ones{names.place(i)}.")
+    if values.dtype.kind in "biuf":
+        bad = (values < 0) | (values != np.floor(values)) | np.isinf(values)
+    else:
+        bad = np.array([_is_number(value) and not (value >= 0 and value % 1 == 0) for value in values], bool)
+    if bad.any():
+        code = int(bad.argmax())
+        place = names.place(i, int((local == code).argmax()))
+        raise ValueError(
+            f"`{names.table}` given as numbers must be whole and not negative, with -1 or NaN for a missing one, "
+            f"got {checks.shown(values[code])}{place}."
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)

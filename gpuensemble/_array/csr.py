@@ -1,0 +1,185 @@
+"""A sparse matrix by rows, of either array library: the few things that k-means asks of it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, device_of, namespace, to_device
+
+IN_CACHE = 1 << 17  # entries whose float64 copy stays in a cache
+
+
+class Csr(NamedTuple):
+    """The entries of a sparse matrix by rows, without duplicates; made from a `csr_matrix` of SciPy or CuPy."""
+
+    data: Array
+    indices: Array
+    indptr: Array
+    shape: tuple[int, int]
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the entries."""
+        return self.data.dtype
+
+    def rows(self) -> Array:
+        """The row of each entry."""
+        if device_of(self.data) == "cpu":
+            xp = namespace(self.data)
+            return xp.repeat(xp.arange(self.shape[0]), xp.diff(self.indptr))
+        return _rows_of(self.indptr, 0, len(self.data))
+
+    def dense(self, begin: int, end: int) -> Array:
+        """Rows begin .. end - 1 as a dense array."""
+        xp = namespace(self.data)
+        first, last = int(self.indptr[begin]), int(self.indptr[end])
+        row = _rows_of(self.indptr[begin : end + 1], first, last)
+        out = xp.zeros((end - begin, self.shape[1]), self.data.dtype)
+        out[row, self.indices[first:last]] = self.data[first:last]
+        return out
+
+    def take(self, rows: Array) -> "Csr":
+        """The named rows, in that order."""
+        xp = namespace(self.data)
+        begins = self.indptr[rows]
+        indptr = _from_zero(xp.cumsum(self.indptr[rows + 1] - begins))
+        size = int(indptr[-1])
+        row = _rows_of(indptr, 0, size)
+        source = begins[row] + xp.arange(size) - indptr[row]
+        return Csr(self.data[source], self.indices[source], indptr, (len(rows), self.shape[1]))
+
+    def columns(self, chosen: Array) -> "Csr":
+        """The named columns, which are in ascending order."""
+        xp = namespace(self.data)
+        new = xp.full(self.shape[1], -1, self.indices.dtype)
+        new[chosen] = xp.arange(len(chosen), dtype=new.dtype)
+        indices = new[self.indices]
+        return self._replace(indices=indices, shape=(self.shape[0], len(chosen)))._keep(indices >= 0)
+
+    def blank(self, rows: Array) -> "Csr":
+        """Zeros in the rows that are marked."""
+        return self._keep(~rows[self.rows()])
+
+    def _keep(self, kept: Array) -> "Csr":
+        """The entries that are marked."""
+        xp = namespace(kept)
+        places = xp.nonzero(kept)[0]
+        return Csr(self.data[places], self.indices[places], xp.searchsorted(places, self.indptr), self.shape)
+
+
+class OneHot(Csr):
+    """Rows with a single 1; `indices` are the labels that they stand for."""
+
+
+def onehot(labels: Array, n_labels: int, dtype: Any) -> OneHot:
+    """A row with a single 1, in the column of its label, for each label: 0 .. n_labels - 1."""
+    xp = namespace(labels)
+    return OneHot(xp.ones(len(labels), dtype), labels, xp.arange(len(labels) + 1), (len(labels), n_labels))
+
+
+def _rows_of(indptr: Array, first: int, last: int) -> Array:
+    """The row of each of the entries first .. last - 1."""
+    xp = namespace(indptr)
+    return xp.searchsorted(indptr, xp.arange(first, last, dtype=indptr.dtype), side="right") - 1
+
+
+def _from_zero(ends: Array) -> Array:
+    """Ends, with a 0 before them."""
+    xp = namespace(ends)
+    return xp.concatenate([xp.zeros(1, ends.dtype), ends])
+
+
+def entries(X: Any) -> Any:
+    """What tells the library and device of a matrix, dense or sparse."""
+    return X.tocsr().data if hasattr(X, "tocsr") else X.data if isinstance(X, Csr) else X
+
+
+def matrix(X: Any, name: str, device: str) -> Any:
+    """A checked matrix of float32 or float64 on the device: a dense array, or a `Csr` of a sparse one."""
+    value = unchecked(X, name, device)
+    checks.finite(entries(value), f"{name}.data" if isinstance(value, Csr) else name)
+    return value
+
+
+def unchecked(X: Any, name: str, device: str) -> Any:
+    """As `matrix`, with entries that may not be finite."""
+    value = _from_sparse(X, name, device) if hasattr(X, "tocsr") else checks.array(X, name, device, 2)
+    if 0 in value.shape:
+        raise ValueError(f"`{name}` must have at least one row and one column, got shape {value.shape}.")
+    return value if isinstance(value, Csr) else _floating(value)
+
+
+def _from_sparse(X: Any, name: str, device: str) -> Csr:
+    """Any sparse matrix of SciPy or CuPy, by rows; the caller's own is left as it is."""
+    X = X.tocsr()
+    if len(X.shape) != 2:
+        raise ValueError(f"`{name}` must have 2 axes, got a sparse array of shape {X.shape}.")
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"`{name}` must hold numbers, got dtype {X.dtype}.")
+    if not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    data, indices, indptr = (to_device(part, device) for part in (X.data, X.indices, X.indptr))
+    return Csr(_floating(data), indices, indptr, X.shape)
+
+
+def _floating(values: Array) -> Array:
+    return values if values.dtype.name in checks.FLOATS else values.astype("float64")
+
+
+def columns(X: Any, chosen: Array) -> Any:
+    """The named columns, which are in ascending order, of a dense array or a `Csr`."""
+    return (
+        X.columns(chosen) if isinstance(X, Csr) else namespace(X).take(X, chosen, axis=1)
+    )  # by rows, unlike X[:, chosen]
+
+
+def zero_rows(X: Any) -> Array:
+    """The rows that have no entry other than 0."""
+    if not isinstance(X, Csr):
+        return ~(X != 0).any(1)
+    filled = _from_zero(namespace(X.data).cumsum(X.data != 0))
+    return filled[X.indptr[1:]] == filled[X.indptr[:-1]]
+
+
+def first_place(X: Any, bad: Array) -> tuple[int, int]:
+    """Row and column of the first of the entries that are marked."""
+    if not isinstance(X, Csr):
+        row, column = (int(index[0]) for index in namespace(bad).nonzero(bad))
+        return row, column
+    i = int(bad.argmax())
+    return int((X.indptr <= i).sum()) - 1, int(X.indices[i])
+
+
+def refuse_unfit(X: Any, name: str, distance: str, rows: Sequence | None = None, present: Array | None = None) -> None:
+    """Raise if a row cannot be measured: it is all zero, or negative for "kl". `rows` are the names of rows."""
+    values, rows = entries(X), range(X.shape[0]) if rows is None else rows
+    if distance == "kl" and bool((values < 0).any()):
+        row, column = first_place(X, values < 0)
+        place = f"row {checks.shown(rows[row])}, column {column}"
+        value = float(values[values < 0][0])
+        raise ValueError(f"`{name}` must not be negative with the kl distance, got {value:g} in {place}.")
+    zero = zero_rows(X) if present is None else zero_rows(X) & present
+    if distance != "sqeuclidean" and bool(zero.any()):
+        place = f"row {checks.shown(rows[int(zero.argmax())])}"
+        raise ValueError(f"`{name}` must have no row of zeros with the {distance} distance, got one at {place}.")
+
+
+def dense(X: Any, begin: int, end: int) -> Array:
+    """Rows begin .. end - 1 as a dense array."""
+    return X.dense(begin, end) if isinstance(X, Csr) else X[begin:end]
+
+
+def row_sums(part: Any, term: Callable[[Array, Any, Any], Array]) -> Array:
+    """The sum over each row of term(entries, their rows, their columns), which is 0 for an entry of 0; in float64."""
+    if isinstance(part, Csr) and device_of(part.data) == "cpu":
+        row = part.rows()
+        terms = term(part.data.astype("float64", copy=False), row, part.indices)
+        return namespace(part.data).bincount(row, terms, part.shape[0])
+    out = namespace(part.data if isinstance(part, Csr) else part).empty(part.shape[0])
+    rows = max(1, IN_CACHE // part.shape[1])
+    for begin in range(0, len(out), rows):
+        some = slice(begin, min(len(out), begin + rows))
+        entries_of = dense(part, some.start, some.stop).astype("float64", copy=False)
+        out[some] = term(entries_of, some, slice(None)).sum(1)
+    return out

@@ -1,0 +1,34 @@
+"""A progress bar on stderr, for those who ask for it."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def bar(
+    description: str, verbose: int, total: int | None = None, unit: str = "it", done: int = 0
+) -> Iterator[Callable]:
+    """A function show(n, **facts) to call after n further steps; it shows nothing unless `verbose`."""
+    if not verbose:
+        yield lambda n=1, **facts: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=description, total=total, unit=unit, initial=done) as shown:
+
+        def show(n: int = 1, **facts: Any) -> None:
+            shown.set_postfix(facts, refresh=False)
+            shown.update(n)
+
+        yield show
+
+
+def shown(
+    steps: Iterable, description: str, verbose: int, total: int | None = None, unit: str = "it", done: int = 0
+) -> Iterator:
+    """The steps one after another, with a bar."""
+    with bar(description, verbose, total, unit, done) as show:
+        for step in steps:
+            yield step
+            show()

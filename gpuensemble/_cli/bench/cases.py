@@ -1,0 +1,291 @@
+"""The cases of `gpuensemble bench`: kernels and methods on every device, beside peers that give the same answer.
+
+A method that no peer has is compared between devices.
+
+To add one: a generator that yields `Case`s, and its name in `CASES`.
+"""
+
+import functools
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuensemble import KCC, SEC, metrics, prox
+from gpuensemble._array import checks
+from gpuensemble._array.devices import choose_device, cuda_count, to_device, to_host
+from gpuensemble._cli.bench import harness, machine
+from gpuensemble._cli.bench.harness import Case
+from gpuensemble._kmeans.features import lloyd as features
+from gpuensemble.estimators._base import registry
+from gpuensemble.membership import Membership
+
+R, K, CLUSTERS = 50, 20, 40
+FEW = 10  # partitions, for methods of many iterations
+SQUARE = 1500  # samples at most for what is n x n
+SOLVED = 300  # samples at most for what is n x n in each of many iterations
+COLUMNS = 16  # of features
+ITERATIONS = 50  # of their k-means at most
+
+
+class Ensemble(NamedTuple):
+    """Base partitions that see a hidden partition through noise, as codes and as a CSR matrix; a start for k-means."""
+
+    codes: np.ndarray
+    matrix: Any
+    truth: np.ndarray
+    start: np.ndarray
+
+    def membership(self, device: str) -> Membership:
+        """The operator on that device."""
+        return Membership(to_device(self.codes, device), np.full(R, CLUSTERS), device=device)
+
+
+def ensemble(n: int, share: float = 0.6) -> Ensemble:
+    """Each hidden cluster falls into three of the clusters of a partition, and a share of the labels is noise."""
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, K, n)
+    codes = np.stack([rng.integers(0, CLUSTERS, (K, 3))[truth, rng.integers(0, 3, n)] for _ in range(R)], axis=1)
+    noise = rng.random((n, R)) < share
+    codes[noise] = rng.integers(0, CLUSTERS, int(noise.sum()))
+    columns = (codes + CLUSTERS * np.arange(R)).ravel().astype("int32")
+    entries = (np.ones(n * R), columns, np.arange(0, n * R + 1, R, dtype="int32"))
+    matrix = csr_matrix(entries, shape=(n, R * CLUSTERS))
+    return Ensemble(codes.astype("uint8"), matrix, truth, (rng.permutation(n) % K).astype("int32"))
+
+
+def run(device: str, samples: int, repeat: int, only: str, show: Callable[[str], None]) -> dict[str, Any]:
+    """Run the cases, showing each as it ends; JSON with machine, versions and measured copy rates."""
+    checks.integer(samples, "samples", K)
+    checks.integer(repeat, "repeat", 1)
+    devices = ["cpu", *(f"cuda:{i}" for i in range(cuda_count()))] if device == "auto" else [choose_device(device)]
+    rates = {name: harness.copy_rate(name) for name in devices}
+    results = []
+    for case in cases(devices, samples):
+        if only in case.name:
+            results.append(harness.run(case, repeat))
+            show(harness.line(results[-1], rates))
+    if not results:
+        raise ValueError(f"`--only` must be part of the name of a case, got {only!r}.")
+    return {"machine": machine.describe(), "copy_bytes_per_second": rates, "results": results}
+
+
+def cases(devices: list[str], samples: int) -> Iterator[Case]:
+    """All of them, one after the other, so that only one holds memory."""
+    for make in CASES:
+        yield from make(devices, samples)
+
+
+def _ours(devices: list[str], make: Callable[[str], Callable[[], Any]]) -> dict[str, Any]:
+    """Our candidate on each device, and where it runs."""
+    named = {f"gpuensemble, {device}": device for device in devices}
+    return {"candidates": {name: make(device) for name, device in named.items()}, "devices": named}
+
+
+def _case(name: str, ours: dict[str, Any], peers: dict[str, Any], agree: Any, moved: int = 0) -> Case:
+    """Ratios are to the first of the peers; without one, to our first device."""
+    candidates = ours["candidates"] | peers
+    bytes_moved = dict.fromkeys(ours["candidates"], moved) if moved else {}
+    peer = next(iter(peers or candidates))
+    return Case(name, candidates, peer, agree, devices=ours["devices"], bytes_moved=bytes_moved)
+
+
+def _optional(name: str) -> Any:
+    """A library that need not be installed, or None."""
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
+def _close(one: Any, two: Any) -> bool:
+    return bool(np.allclose(to_host(one), to_host(two)))
+
+
+def _same(one: Any, two: Any) -> bool:
+    """The same labels, but for ties that rounding decides."""
+    return bool((to_host(one) == to_host(two)).mean() > 0.999)
+
+
+def _same_partition(one: Any, two: Any) -> bool:
+    return metrics.ari(to_host(one), to_host(two)) > 0.99
+
+
+def products(devices: list[str], samples: int) -> Iterator[Case]:
+    """H @ table and H.T @ rows against SciPy's CSR products; the cheapest of K choices against product and argmin."""
+    data = ensemble(samples)
+    rng = np.random.default_rng(1)
+    table, rows = rng.standard_normal((R * CLUSTERS, K)), rng.standard_normal((samples, K))
+    transposed = data.matrix.T.tocsr()
+    read, written = data.codes.nbytes + table.nbytes, 8 * samples * K
+
+    def ours(name: str, argument: np.ndarray) -> dict[str, Any]:
+        def make(device: str) -> Callable[[], Any]:
+            m, on_device = data.membership(device), to_device(argument, device)
+            return lambda: getattr(m, name)(on_device)
+
+        return _ours(devices, make)
+
+    size = f"n={samples:,} r={R} K={K}"
+    peers = {"SciPy CSR product": lambda: data.matrix @ table}
+    yield _case(f"gather_sum, {size}", ours("gather_sum", table), peers, _close, read + written)
+    peers = {"SciPy CSR product": lambda: transposed @ rows}
+    yield _case(f"scatter_add, {size}", ours("scatter_add", rows), peers, _close, read + written)
+    peers = {"SciPy CSR product, NumPy argmin": lambda: (data.matrix @ table).argmin(1)}
+    agree = lambda one, two: _same(*(x[0] if isinstance(x, tuple) else x for x in (one, two)))  # noqa: E731
+    yield _case(f"assign, {size}", ours("assign", table), peers, agree, read + 12 * samples)
+
+
+def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
+    """The n x n matrix against SciPy's product of sparse matrices."""
+    n = min(samples, SQUARE)
+    data = ensemble(n)
+
+    def make(device: str) -> Callable[[], Any]:
+        return data.membership(device).coassociation
+
+    peers = {"SciPy CSR product": lambda: (data.matrix @ data.matrix.T).toarray() / R}
+    moved = data.codes.nbytes + 8 * n * n
+    yield _case(f"coassociation, n={n:,} r={R}", _ours(devices, make), peers, _close, moved)
+
+
+def k_means(devices: list[str], samples: int) -> Iterator[Case]:
+    """SEC and KCC to convergence from a given start against scikit-learn's k-means on the CSR matrix."""
+    from scipy.sparse import diags_array
+    from sklearn.cluster import KMeans
+
+    data = ensemble(samples)
+    degrees = data.membership("cpu").degrees().astype(float)
+
+    def make(kind: Any) -> Callable[[str], Callable[[], Any]]:
+        def on_device(device: str) -> Callable[[], Any]:
+            codes, start = to_device(data.codes, device), to_device(data.start, device)
+            return lambda: kind(K, init=start, device=device).fit(codes).labels_
+
+        return on_device
+
+    def theirs(weight: np.ndarray) -> Callable[[], Any]:
+        rows = diags_array(1 / weight).tocsr() @ data.matrix
+        rows.indices, rows.indptr = rows.indices.astype("int32"), rows.indptr.astype("int32")
+        of_start = np.eye(K)[data.start] * weight[:, None]
+        centers = np.asarray(rows.T @ of_start).T / of_start.sum(0)[:, None]
+        k_means = KMeans(K, init=centers, n_init=1, tol=0, max_iter=300)
+        return lambda: k_means.fit(rows, sample_weight=weight).labels_
+
+    size = f"n={samples:,} r={R} K={K}"
+    yield _case(f"SEC, {size}", _ours(devices, make(SEC)), {"scikit-learn KMeans": theirs(degrees)}, _same)
+    ones = np.ones(samples)
+    yield _case(f"KCC, {size}", _ours(devices, make(KCC)), {"scikit-learn KMeans": theirs(ones)}, _same)
+
+
+def linkage(devices: list[str], samples: int) -> Iterator[Case]:
+    """EAC against scikit-learn's agglomerative clustering of the same matrix."""
+    from sklearn.cluster import AgglomerativeClustering
+
+    n = min(samples, SQUARE)
+    data = ensemble(n)
+
+    def make(device: str) -> Callable[[], Any]:
+        codes = to_device(data.codes, device)
+        return lambda: registry.make("eac", K, 0, device).fit(codes).labels_
+
+    def theirs() -> Any:
+        distance = 1 - (data.matrix @ data.matrix.T).toarray() / R
+        return AgglomerativeClustering(K, metric="precomputed", linkage="average").fit(distance).labels_
+
+    peers = {"scikit-learn AgglomerativeClustering": theirs}
+    yield _case(f"EAC, n={n:,} r={R} K={K}", _ours(devices, make), peers, _same_partition)
+
+
+def base_partition(devices: list[str], samples: int) -> Iterator[Case]:
+    """k-means of features to convergence, from a row of each hidden cluster, in float32."""
+    from sklearn.cluster import KMeans
+
+    rng = np.random.default_rng(0)
+    truth = rng.permutation(samples) % K
+    points = (2 * rng.standard_normal((K, COLUMNS))[truth] + rng.standard_normal((samples, COLUMNS))).astype("float32")
+    centers = points[np.unique(truth, return_index=True)[1]]
+
+    def make(device: str) -> Callable[[], Any]:
+        X, start = to_device(points, device), to_device(centers, device)
+        return lambda: features.kmeans(X, K, rng, init=start, max_iter=ITERATIONS, tol=0).labels
+
+    k_means = KMeans(K, init=centers, n_init=1, tol=0, max_iter=ITERATIONS)
+    peers = {"scikit-learn KMeans": lambda: k_means.fit(points).labels_}
+    faiss = _optional("faiss")
+    if faiss is not None:
+
+        def by_faiss() -> Any:
+            fitted = faiss.Kmeans(COLUMNS, K, niter=ITERATIONS, max_points_per_centroid=samples)
+            fitted.train(points, init_centroids=centers)
+            return fitted.index.search(points, 1)[1][:, 0]
+
+        peers[f"faiss Kmeans, {ITERATIONS} iterations"] = by_faiss
+    name = f"k-means of features, n={samples:,} x {COLUMNS} K={K}"
+    yield _case(name, _ours(devices, make), peers, _same_partition)
+
+
+def shrinkage(devices: list[str], samples: int) -> Iterator[Case]:
+    """Singular value thresholding, of a matrix and of the Fourier slices of n x n x 2, against NumPy's FFT and SVD."""
+    n = min(samples, SOLVED)
+    x = np.random.default_rng(0).standard_normal((n, n, 2))
+    tau = n**0.5
+
+    def shrunk(slices: np.ndarray) -> np.ndarray:
+        u, s, v = np.linalg.svd(slices, full_matrices=False)
+        return (u * np.maximum(s - tau, 0)[..., None, :]) @ v
+
+    def ours(prox: Callable, x: np.ndarray) -> dict[str, Any]:
+        def make(device: str) -> Callable[[], Any]:
+            on_device = to_device(x, device)
+            return lambda: prox(on_device, tau)
+
+        return _ours(devices, make)
+
+    matrix = np.ascontiguousarray(x[..., 0])
+    peers = {"NumPy SVD": lambda: shrunk(matrix)}
+    yield _case(f"prox.nuclear, {n} x {n}", ours(prox.nuclear, matrix), peers, _close)
+    along_first = lambda x, tau: prox.tensor_nuclear(x, tau, axis=0)  # noqa: E731
+    peers = {"NumPy FFT and batched SVD": lambda: np.fft.ifft(shrunk(np.fft.fft(x, axis=0)), axis=0).real}
+    yield _case(f"prox.tensor_nuclear, {n} x {n} x 2", ours(along_first, x), peers, _close)
+
+
+def without_a_peer(devices: list[str], samples: int) -> Iterator[Case]:
+    """PCE, RSEC, LTA and CMVC, which are compared between devices."""
+
+    def ours(name: str, given: Any) -> dict[str, Any]:
+        def make(device: str) -> Callable[[], Any]:
+            on_device = [to_device(x, device) for x in given] if isinstance(given, list) else to_device(given, device)
+            return lambda: registry.make(name, K, 0, device).fit(on_device).labels_
+
+        return _ours(devices, make)
+
+    for name in ("pce", "rsec", "lta"):
+        method = registry.OF_LABELS[name]
+        n = min(samples, SOLVED if method.square else SQUARE)
+        codes = np.ascontiguousarray(ensemble(n, 0.1).codes[:, :FEW])
+        yield _case(f"{method.title}, n={n:,} r={FEW} K={K}", ours(name, codes), {}, _same_partition)
+    n = min(samples, SQUARE)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, K, n)
+    views = [4 * rng.standard_normal((K, COLUMNS))[truth] + rng.standard_normal((n, COLUMNS)) for _ in range(2)]
+    yield _case(f"CMVC, n={n:,}, 2 views x {COLUMNS} K={K}", ours("cmvc", views), {}, _same_partition)
+
+
+def scores(devices: list[str], samples: int) -> Iterator[Case]:
+    """Normalised mutual information against scikit-learn's."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    data = ensemble(samples)
+
+    def make(device: str) -> Callable[[], Any]:
+        one, two = to_device(data.truth, device), to_device(data.codes[:, 0].copy(), device)
+        return lambda: metrics.nmi(one, two)
+
+    score = functools.partial(normalized_mutual_info_score, average_method="geometric")
+    peers = {"scikit-learn normalized_mutual_info_score": lambda: score(data.truth, data.codes[:, 0])}
+    agree = lambda one, two: abs(one - two) < 1e-9  # noqa: E731
+    yield _case(f"nmi, n={samples:,}", _ours(devices, make), peers, agree)
+
+
+CASES = (products, coassociation, k_means, linkage, base_partition, shrinkage, without_a_peer, scores)

@@ -1,0 +1,211 @@
+"""What the commands do: files in, a report out, as JSON can hold it."""
+
+import ast
+import time
+from typing import Any
+
+from gpuensemble import generate, metrics, segments
+from gpuensemble._array.devices import to_host
+from gpuensemble._cli import demo, files
+from gpuensemble.estimators._base import registry
+
+SCORES = ("accuracy", "nmi", "ari", "purity", "precision", "recall", "f1")
+
+
+def fit(
+    path: str,
+    n_clusters: int,
+    method: str,
+    seed: int,
+    device: str,
+    out: str | None,
+    plot: str | None,
+    confidence: bool,
+    settings: list[str],
+    id_column: str | None,
+    header: bool | None,
+    verbose: int,
+) -> dict[str, Any]:
+    """The consensus of a table of labels."""
+    files.check_output(out)
+    figure = None if plot is None else demo.new_figure(plot)
+    table = files.read_labels(path, id_column, header)
+    estimator = registry.make(method, n_clusters, seed, device, verbose, **_parsed(settings))
+    report = _consensus(estimator, table, table.values, out, confidence) | {"partitions": table.values.shape[1]}
+    if plot is not None:
+        demo.draw(figure, plot, table.values, estimator.labels_, device)
+        report["plot"] = plot
+    return report
+
+
+def fit_views(
+    paths: list[str],
+    n_clusters: int,
+    method: str,
+    seed: int,
+    device: str,
+    out: str | None,
+    settings: list[str],
+    id_column: str | None,
+    header: bool | None,
+    verbose: int,
+) -> dict[str, Any]:
+    """The consensus of several tables of features of the same samples."""
+    files.check_output(out)
+    views = [files.read_features(path, id_column, header) for path in paths]
+    table, matrices, present = files.joined(views)
+    estimator = registry.make(method, n_clusters, seed, device, verbose, **_parsed(settings))
+    more = {} if present is None else {"present": present}
+    return _consensus(estimator, table, matrices, out, False, **more) | {"views": len(views)}
+
+
+def make_partitions(
+    path: str,
+    n_partitions: int,
+    clusters: tuple[int, int | None],
+    how: str,
+    ratio: float | None,
+    distance: str,
+    seed: int,
+    device: str,
+    out: str | None,
+    drop: list[str],
+    id_column: str | None,
+    header: bool | None,
+    verbose: int,
+) -> dict[str, Any]:
+    """Base partitions of a table of features."""
+    files.check_output(out)
+    table = files.read_features(path, id_column, header, tuple(drop))
+    low, high = clusters
+    common: dict[str, Any] = {"random_state": seed, "device": device, "distance": distance, "verbose": verbose}
+    if how == "random-k":
+        high = max(low, round(table.values.shape[0] ** 0.5)) if high is None else high
+        labels = generate.random_k(table.values, n_partitions, (low, high), **common)
+    elif high is not None:
+        raise ValueError(f"`-k` must be one number for --how {how}, got {low}-{high}.")
+    elif how == "random-features":
+        labels = generate.random_features(table.values, low, n_partitions, ratio or 0.5, **common)
+    else:
+        labels = generate.row_segments(table.values, low, n_partitions, ratio or 0.2, **common)
+    columns = {f"p{i}": labels[:, i] for i in range(labels.shape[1])}
+    return _written(columns, table, out) | {"samples": len(labels), "partitions": labels.shape[1]}
+
+
+def fit_segments(
+    path: str,
+    n_clusters: int,
+    labels: str,
+    out: str,
+    n_partitions: int,
+    row_ratio: float,
+    base_clusters: int | None,
+    distance: str,
+    seed: int,
+    device: str,
+    scheduler: str | None,
+    checkpoint: str | None,
+    resume: bool,
+    settings: list[str],
+    verbose: int,
+) -> dict[str, Any]:
+    """The consensus of base partitions of random rows of features that need not fit into memory."""
+    client = None
+    if scheduler is not None:
+        from distributed import Client
+
+        client = Client(scheduler)
+    start = time.perf_counter()
+    fitted = segments.consensus(
+        path,
+        n_clusters,
+        labels,
+        n_partitions=n_partitions,
+        row_ratio=row_ratio,
+        base_clusters=base_clusters,
+        distance=distance,
+        random_state=seed,
+        device=device,
+        client=client,
+        out=out,
+        checkpoint=checkpoint,
+        resume=resume,
+        verbose=verbose,
+        **_parsed(settings),
+    )
+    return {
+        "method": "SEC",
+        "samples": len(fitted.labels_),
+        "partitions": n_partitions,
+        "clusters": fitted.centers_.shape[1],
+        "objective": fitted.objective_,
+        "iterations": fitted.n_iter_,
+        "device": fitted.device_,
+        "seconds": time.perf_counter() - start,
+        "labels": labels,
+        "out": out,
+    }
+
+
+def score(
+    truth: str, found: str, columns: tuple[str | None, str | None], id_column: str | None, header: bool | None
+) -> dict[str, Any]:
+    """How well one partition agrees with another; rows are matched by their ids if both files have them."""
+    one, two = (files.read_labels(path, id_column, header) for path in (truth, found))
+    y, z = (table.labels(column) for table, column in zip((one, two), columns, strict=True))
+    if one.ids is not None and two.ids is not None:
+        z = z.reindex(one.ids) if hasattr(z, "reindex") else z[two.ids.get_indexer(one.ids)]
+        absent = one.ids.difference(two.ids, sort=False).append(two.ids.difference(one.ids, sort=False))
+        if len(absent):
+            raise ValueError(f"`{found}` must have the ids of `{truth}`, got {absent[0]!r} in one of them only.")
+    elif len(y) != len(z):
+        raise ValueError(f"`{found}` must have as many rows as `{truth}`, {len(y)}, got {len(z)}.")
+    values = (metrics.accuracy(y, z), metrics.nmi(y, z), metrics.ari(y, z), metrics.purity(y, z))
+    return {"samples": len(y), **dict(zip(SCORES, (*values, *metrics.pair_scores(y, z)), strict=True))}
+
+
+def _consensus(
+    estimator: Any, table: files.Table, samples: Any, out: str | None, confidence: bool, **more: Any
+) -> dict[str, Any]:
+    """Fit, and write or return the labels beside their ids."""
+    if confidence and not hasattr(type(estimator), "predict"):
+        raise ValueError(f"`--confidence` needs a method that has one, got {type(estimator).__name__}.")
+    start = time.perf_counter()
+    estimator.fit(samples, **more)
+    seconds = time.perf_counter() - start
+    columns = {"label": to_host(estimator.labels_)}
+    if confidence:
+        columns["confidence"] = to_host(estimator.confidence_)
+    return {
+        "method": type(estimator).__name__,
+        "samples": len(columns["label"]),
+        "clusters": len(set(columns["label"].tolist())),
+        "objective": estimator.objective_,
+        "iterations": estimator.n_iter_,
+        "device": estimator.device_,
+        "seconds": seconds,
+        **_written(columns, table, out),
+    }
+
+
+def _written(columns: dict[str, Any], table: files.Table, out: str | None) -> dict[str, Any]:
+    """Where the columns are: in the file, or in the report itself."""
+    ids = {} if table.ids is None else {"ids": table.id_name}
+    if out is not None:
+        files.write(out, columns, table)
+        return {"out": out} | ids
+    return {"table": files.frame(columns, table)} | ids
+
+
+def _parsed(settings: list[str]) -> dict[str, Any]:
+    """name=value, the value as Python writes it; anything else is text."""
+    found = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.isidentifier():
+            raise ValueError(f"`--set` must be NAME=VALUE, got {setting!r}.")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found

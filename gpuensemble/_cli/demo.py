@@ -1,0 +1,88 @@
+"""The main job on bundled data: base partitions of handwritten digits, every method, scores and times."""
+
+import time
+from typing import Any
+
+from gpuensemble import generate, metrics
+from gpuensemble._array.devices import choose_device
+from gpuensemble._array.random import generators
+from gpuensemble._array.threads import one_blas_thread
+from gpuensemble._cli import files
+from gpuensemble.estimators._base import registry
+
+SQUARE = 500  # samples for methods that work on n x n arrays: enough to see them, in seconds
+
+
+def run(partitions: int, seed: int, device: str, plot: str | None = None, verbose: int = 0) -> dict[str, Any]:
+    """Cluster scikit-learn's digits many times with k-means, combine the partitions, score them against the truth."""
+    from sklearn.datasets import load_digits
+
+    if plot is not None:
+        figure = new_figure(plot)
+    device = choose_device(device)
+    (rng,) = generators(seed, 1)
+    features, truth = load_digits(return_X_y=True)
+    order = rng.permutation(len(truth))
+    features, truth = features[order], truth[order]
+    n_clusters = len(set(truth.tolist()))
+    k_range = (n_clusters, round(len(features) ** 0.5))
+    labels = generate.random_k(features, partitions, k_range, seed, device, verbose=verbose)
+    base = _mean([_score(truth, column) for column in labels.T])
+    half = features.shape[1] // 2
+    views = [features[:, :half], features[:, half:]]  # the upper and the lower half of the pictures
+    consensus, rows = None, []
+    with one_blas_thread():  # so few samples: more threads would only wait for each other
+        for name, method in (registry.OF_LABELS | registry.OF_VIEWS).items():
+            some = slice(0, SQUARE if method.square else None)
+            start = time.perf_counter()
+            estimator = registry.make(name, n_clusters, seed, device, verbose)
+            found = estimator.fit_predict(views if name in registry.OF_VIEWS else labels[some])
+            row = {"method": method.title, "samples": len(found), "seconds": time.perf_counter() - start}
+            rows.append(row | _score(truth[some], found))
+            consensus = found if consensus is None else consensus
+    report = {"samples": len(features), "partitions": partitions, "device": device}
+    report["scores"] = [{"method": "a base partition, on average"} | base, *rows]
+    if plot is not None:
+        draw(figure, plot, labels, consensus, device)
+        report["plot"] = plot
+    return report
+
+
+def new_figure(path: str) -> Any:
+    """An empty figure that will be drawn into that file; raises, before any work, if it cannot be."""
+    files.check_output(path, (".png", ".pdf", ".svg"))
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ModuleNotFoundError('--plot needs matplotlib: pip install "gpuensemble[plot]".') from None
+    return Figure(figsize=(7.2, 6), layout="constrained")
+
+
+def draw(figure: Any, path: str, labels: Any, consensus: Any, device: str) -> None:
+    """The co-association picture of a consensus."""
+    from gpuensemble import plot
+
+    plot.coassociation(labels, consensus, ax=figure.subplots(), device=device)
+    with files.whole(path) as file:
+        figure.savefig(file, format=path[-3:], dpi=150)
+
+
+def table(report: dict[str, Any]) -> str:
+    """A line about the data, then a line per method."""
+    lines = ["{samples} samples, {partitions} base partitions, on {device}".format(**report)]
+    lines.append(f"{'':30} {'NMI':>6} {'ARI':>6} {'seconds':>8}")
+    for row in report["scores"]:
+        seconds = f"{row['seconds']:8.2f}" if "seconds" in row else ""
+        fewer = f"  of the first {row['samples']}" if row.get("samples", report["samples"]) < report["samples"] else ""
+        lines.append(f"{row['method']:30} {row['nmi']:6.3f} {row['ari']:6.3f} {seconds}{fewer}".rstrip())
+    if "plot" in report:
+        lines.append(f"co-association picture: {report['plot']}")
+    return "\n".join(lines)
+
+
+def _score(truth: Any, found: Any) -> dict[str, float]:
+    return {"nmi": metrics.nmi(truth, found), "ari": metrics.ari(truth, found)}
+
+
+def _mean(scores: list[dict[str, float]]) -> dict[str, float]:
+    return {name: sum(score[name] for score in scores) / len(scores) for name in scores[0]}

@@ -1,0 +1,1 @@
+"""`gpuensemble doctor`: `checks` says what is checked, `run` does it."""

@@ -1,0 +1,282 @@
+"""Tables in files: labels and features in, labels out; CSV, TSV, Parquet, NPY and NPZ, by the name's ending."""
+
+import contextlib
+import json
+import os
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuensemble._array.devices import Array
+from gpuensemble._cli import text
+from gpuensemble._tables.whole import whole
+
+ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
+
+
+class Table(NamedTuple):
+    """A table without its ids. `values`: DataFrame indexed by the ids, array, or sparse matrix of SciPy's."""
+
+    path: str
+    values: Any
+    ids: Any  # pandas Index, or None
+    id_name: str = "id"
+
+    def labels(self, column: str | None = None) -> Any:
+        """The one column of labels: the named one, else the only one, else the one called `label`."""
+        names = [str(name) for name in getattr(self.values, "columns", range(self.values.shape[1]))]
+        chosen = column if column is not None else names[0] if len(names) == 1 else "label"
+        if chosen not in names:
+            raise ValueError(
+                f"`{self.path}` must have one column of labels, one called 'label', or one named by a flag, "
+                f"got {', '.join(map(repr, names))}{'' if column is None else f' and the flag {column!r}'}."
+            )
+        at = names.index(chosen)
+        return self.values.iloc[:, at] if hasattr(self.values, "iloc") else self.values[:, at]
+
+
+def read_labels(path: str, id_column: str | None = None, header: bool | None = None) -> Table:
+    """A table of labels: samples x partitions.
+
+    Parameters
+    ----------
+    path : str
+    id_column : str, optional
+        The name of the column of ids, or its number from 0 if there is no header. By default a column called `id`, or
+        without a name, or the first whose entries are text and all different.
+    header : bool, optional
+        Whether the first line of a text file holds names. By default it does if it looks different from the others.
+    """
+    table = _read(path, id_column, header, text.labels)
+    for name in getattr(table.values, "columns", ()):
+        if len(table.values) > 2 and table.values[name].nunique() == len(table.values):
+            warnings.warn(
+                f"column {name!r} of `{path}` has another label in every row; if it holds ids, name it with --id.",
+                stacklevel=2,
+            )
+    return table
+
+
+def read_features(
+    path: str, id_column: str | None = None, header: bool | None = None, drop: tuple[str, ...] = ()
+) -> Table:
+    """A table of numbers: samples x features, dense, or sparse from an NPZ file as `scipy.sparse.save_npz` writes it.
+
+    `drop` names columns to leave out; the rest as in `read_labels`. An empty cell is NaN.
+    """
+    table = _read(path, id_column, header, None)
+    if not hasattr(table.values, "columns"):
+        if drop:
+            raise ValueError(f"`{path}` must have names of columns for --drop, got an array.")
+        return table
+    values = table.values
+    for name in drop:
+        if name not in values.columns:
+            raise ValueError(f"`{path}` must have the column that --drop names, got {name!r}.")
+    values = values.drop(columns=list(drop))
+    if not values.shape[1]:
+        raise ValueError(f"`{path}` must have a column that --drop does not leave out, got none.")
+    return table._replace(values=np.column_stack([text.numbers(values[name], name, path) for name in values.columns]))
+
+
+def joined(views: list[Table]) -> tuple[Table, list, np.ndarray | None]:
+    """Features of the same samples, rows matched by their ids if all tables have them, else by their order.
+
+    Returns a table for the ids, the matrices, and which sample is in which view, n x views, or None if all are in all.
+    A sample that is absent from a view is a row of NaN in it, or an empty one if it is sparse.
+    """
+    first = views[0]
+    if any(view.ids is None for view in views):
+        for view in views[1:]:
+            if view.values.shape[0] != first.values.shape[0]:
+                raise ValueError(
+                    f"`{view.path}` must have ids, or as many rows as `{first.path}`, {first.values.shape[0]}, "
+                    f"got {view.values.shape[0]}."
+                )
+        return first, [view.values for view in views], None
+    ids = first.ids
+    for view in views[1:]:
+        ids = ids.append(view.ids.difference(ids, sort=False))
+    rows = [view.ids.get_indexer(ids) for view in views]
+    present = np.column_stack(rows) >= 0
+    matrices = [_rows(view.values, row) for view, row in zip(views, rows, strict=True)]
+    return first._replace(ids=ids), matrices, None if present.all() else present
+
+
+def _rows(matrix: Any, rows: np.ndarray) -> Any:
+    """The rows of that number; -1 is a row of NaN, or an empty one of a sparse matrix."""
+    if isinstance(matrix, np.ndarray):
+        return np.where(rows[:, None] >= 0, matrix[rows], np.nan)
+    from scipy.sparse import csr_matrix, vstack
+
+    return vstack([matrix, csr_matrix((1, matrix.shape[1]), dtype=matrix.dtype)], format="csr")[rows]
+
+
+def write(path: str, columns: dict[str, Any], table: Table) -> None:
+    """Write columns of labels beside the ids of the table that they belong to: whole, or not at all.
+
+    An NPY file holds the columns alone; an NPZ file one array for each, and the ids.
+    """
+    with whole(path) as file:
+        if path.endswith(".npy"):
+            values = list(columns.values())
+            np.save(file, values[0] if len(values) == 1 else np.column_stack(values))
+        elif path.endswith(".npz"):
+            ids: dict[str, Any] = {} if table.ids is None else {table.id_name: np.asarray(table.ids, str)}
+            np.savez(file, **ids, **columns)
+        elif path.endswith(".parquet"):
+            with _needs_pyarrow(path):
+                frame(columns, table).to_parquet(file, index=False)
+        else:
+            frame(columns, table).to_csv(file, index=False, sep=text.separator(path), mode="wb")
+
+
+def frame(columns: dict[str, Any], table: Table) -> Any:
+    """Columns of labels beside the ids of the table that they belong to, as a DataFrame."""
+    import pandas
+
+    ids = {} if table.ids is None else {table.id_name: table.ids}
+    return pandas.DataFrame({**ids, **columns})
+
+
+def check_output(path: str | None, endings: tuple[str, ...] = ENDINGS) -> None:
+    """Raise, before any work, if a file cannot be written there."""
+    if path is None:
+        return
+    _check_ending(path, endings)
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        raise ValueError(f"`{path}` must be a file, or nothing yet, got something else.")
+    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
+        raise ValueError(f"`{path}` must be in a folder that is there and can be written to.")
+
+
+def write_json(path: str, value: Any) -> None:
+    """JSON, whole or not at all."""
+    with whole(path) as file:
+        file.write(json.dumps(value, indent=1).encode())
+
+
+def _read(path: str, id_column: str | None, header: bool | None, convert: Any) -> Table:
+    _check_ending(path, ENDINGS)
+    if not Path(path).is_file():
+        raise ValueError(f"`{path}` must be a file that is there, got {'a folder' if Path(path).is_dir() else 'none'}.")
+    if path.endswith((".npy", ".npz")):
+        return _read_arrays(path, id_column)
+    frame = _read_parquet(path) if path.endswith(".parquet") else text.read(path, header)
+    if not len(frame):
+        raise ValueError(f"`{path}` must have at least one row, got none below the header.")
+    frame, ids, id_name = _without_ids(frame, path, id_column)
+    if not frame.shape[1]:
+        raise ValueError(f"`{path}` must have a column beside the ids, got {id_name!r} alone.")
+    if convert is not None and not path.endswith(".parquet"):
+        frame = frame.apply(convert)
+    frame.index = range(len(frame)) if ids is None else ids
+    return Table(path, frame, ids, id_name)
+
+
+def _check_ending(path: str, endings: tuple[str, ...]) -> None:
+    if not path.endswith(endings):
+        raise ValueError(f"`{path}` must end in one of {', '.join(endings)}.")
+
+
+def _without_ids(frame: Any, path: str, id_column: str | None) -> tuple[Any, Any, str]:
+    """The table without the column of ids, the ids, and their name."""
+    import pandas
+
+    name = id_column
+    if name is None:
+        name = next((column for column in frame.columns if _names_ids(column)), None)
+    if name is None and not isinstance(frame.index, pandas.RangeIndex):
+        return frame, _checked_ids(frame.index, path), str(frame.index.name or "id")
+    if name is None:
+        name = next((column for column in frame.columns if text.holds_ids(frame[column])), None)
+        if name is None:
+            return frame, None, "id"
+    if name not in frame.columns:
+        raise ValueError(f"`{path}` must have the column that --id names, got {name!r}.")
+    ids = _checked_ids(pandas.Index(frame[name]), path)
+    return frame.drop(columns=name), ids, "id" if str(name).isdigit() else str(name) or "id"
+
+
+def _names_ids(column: Any) -> bool:
+    return str(column).strip().lower() in ("id", "")
+
+
+def _checked_ids(ids: Any, path: str) -> Any:
+    if ids.hasnans or (ids == "").any():
+        raise ValueError(f"`{path}` must have an id in every row, got none in row {int((ids == '').argmax())}.")
+    if not ids.is_unique:
+        raise ValueError(f"`{path}` must have every id once, got {ids[ids.duplicated()][0]!r} twice.")
+    return ids
+
+
+def _read_parquet(path: str) -> Any:
+    import pandas
+
+    with _needs_pyarrow(path):
+        from pyarrow import ArrowException
+
+        try:
+            return pandas.read_parquet(path)
+        except (ArrowException, OSError) as error:
+            raise ValueError(f"`{path}` must be a Parquet file: {str(error).splitlines()[0].rstrip('.')}.") from None
+
+
+@contextlib.contextmanager
+def _needs_pyarrow(path: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError:
+        raise ValueError(f"`{path}` needs a package that is not there: pip install pyarrow.") from None
+
+
+def _read_arrays(path: str, id_column: str | None) -> Table:
+    """An NPY file, or the table and the ids of an NPZ file; pickled objects are never loaded."""
+    try:
+        with Path(path).open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            arrays = {"": loaded} if path.endswith(".npy") else {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+        rule = f"an {path[-3:].upper()} file of numbers or text (pickled objects are never loaded)"
+        raise ValueError(f"`{path}` must be {rule}, got something else.") from None
+    id_name = id_column or next((name for name in arrays if name in ("id", "ids")), "id")
+    if id_column and id_column not in arrays:
+        raise ValueError(f"`{path}` must have the array that --id names, got {id_column!r}.")
+    ids = arrays.pop(id_name, None)
+    values = _sparse(arrays) if {"data", "indices", "indptr", "shape"} <= set(arrays) else _only(arrays, path)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "biufU":
+        raise ValueError(
+            f"`{path}` must hold a table of numbers or text, got {values.dtype} of shape {tuple(values.shape)}."
+        )
+    if ids is None:
+        return Table(path, values, None, id_name)
+    if ids.shape != values.shape[:1]:
+        raise ValueError(f"`{path}` must have an id for each of {values.shape[0]} rows, got shape {ids.shape}.")
+    import pandas
+
+    return Table(path, values, _checked_ids(pandas.Index(ids), path), id_name)
+
+
+def _only(arrays: dict[str, Array], path: str) -> Array:
+    """The one array, or the one that is called `labels`, `label` or `X`."""
+    name = next((name for name in ("labels", "label", "X") if name in arrays), None)
+    if name is None and len(arrays) != 1:
+        raise ValueError(
+            f"`{path}` must hold one array, or one called labels, label or X, got {', '.join(map(repr, arrays))}."
+        )
+    return arrays[name] if name is not None else next(iter(arrays.values()))
+
+
+def _sparse(arrays: dict[str, Array]) -> Any:
+    from scipy.sparse import csc_matrix, csr_matrix
+
+    kind = csc_matrix if arrays.get("format", np.array(b"csr")).item() == b"csc" else csr_matrix
+    parts = (arrays["data"], arrays["indices"], arrays["indptr"])
+    return kind(parts, shape=tuple(arrays["shape"].tolist())).tocsr()

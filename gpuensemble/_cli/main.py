@@ -1,0 +1,276 @@
+"""Consensus clustering: many partitions of the same samples go in, one comes out."""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from typing import Any
+
+from gpuensemble import __version__
+from gpuensemble._cli import commands, demo, files
+from gpuensemble._cli.bench import cases as bench_cases
+from gpuensemble._cli.doctor import run as doctor
+from gpuensemble.estimators._base import registry
+
+FILES = """Tables are CSV, TSV, Parquet, NPY or NPZ files, by their ending. The first line of a text file is taken for
+names if it looks different from the others; a column called id, or the first of text that is all
+different, for ids. Holes in labels are empty cells, NA, NaN, None, null or -1."""
+EXIT = "Exit code: 0, 1 if a check or a score failed, 2 for bad input, with one sentence on stderr."
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; 0 if it went well, 1 if a check or a score failed, 2 with one sentence if its input was bad."""
+    options = vars(_parser().parse_args(arguments))
+    run, as_json = options.pop("run"), options.pop("json")
+    if run is _bench:
+        options["quiet"] = as_json
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            report, text, code = run(**options)
+        print(json.dumps(report, default=_jsonable) if as_json else text, flush=True)
+        return code
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"gpuensemble: {error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
+    except (TypeError, ValueError, ModuleNotFoundError) as error:
+        print(f"gpuensemble: {' '.join(str(error).split())}", file=sys.stderr)
+    except MemoryError as error:
+        print(f"gpuensemble: not enough memory: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("gpuensemble: interrupted.", file=sys.stderr)
+        return 130
+    return 2
+
+
+def _show_warning(message: Any, *_: Any) -> None:
+    print(f"gpuensemble: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _jsonable(value: Any) -> Any:
+    """A table as its columns."""
+    return value.to_dict("list")
+
+
+def _verbose() -> int:
+    """Progress bars for a person only."""
+    return int(sys.stderr.isatty())
+
+
+def _demo(**options: Any) -> tuple[Any, str, int]:
+    report = demo.run(**options, verbose=_verbose())
+    return report, demo.table(report), 0
+
+
+def _doctor(device: str) -> tuple[Any, str, int]:
+    report = doctor.run(device)
+    return report, doctor.table(report), int(report["failed"] > 0)
+
+
+def _bench(device: str, samples: int, repeat: int, only: str, out: str | None, quiet: bool) -> tuple[Any, str, int]:
+    files.check_output(out, (".json",))
+    report = bench_cases.run(device, samples, repeat, only, lambda line: None if quiet else print(line, flush=True))
+    if out is not None:
+        files.write_json(out, report)
+    differ = [result["case"] for result in report["results"] if not result["agree"]]
+    verdict = f"FAIL: answers differ in {', '.join(differ)}" if differ else "all answers agree"
+    rates = ", ".join(f"{name} {rate / 1e9:.1f} GB/s" for name, rate in report["copy_bytes_per_second"].items())
+    return report, f"{verdict}; a copy moves {rates}", int(bool(differ))
+
+
+def _fit(**options: Any) -> tuple[Any, str, int]:
+    report = commands.fit(**options, verbose=_verbose())
+    return report, _text(report, "{samples} samples x {partitions} partitions"), 0
+
+
+def _fit_views(**options: Any) -> tuple[Any, str, int]:
+    report = commands.fit_views(**options, verbose=_verbose())
+    return report, _text(report, "{samples} samples in {views} views"), 0
+
+
+def _generate(**options: Any) -> tuple[Any, str, int]:
+    report = commands.make_partitions(**options, verbose=_verbose())
+    return report, _text(report, "{samples} samples x {partitions} partitions"), 0
+
+
+def _fit_segments(**options: Any) -> tuple[Any, str, int]:
+    report = commands.fit_segments(**options, verbose=_verbose())
+    return report, _text(report, "{samples} samples x {partitions} partitions of random rows"), 0
+
+
+def _score(at_least: list[tuple[str, float]], **options: Any) -> tuple[Any, str, int]:
+    report = commands.score(**options)
+    report["failed"] = [name for name, least in at_least if report[name] < least]
+    lines = [f"{report['samples']} samples", *(f"{name:10} {report[name]:.4f}" for name in commands.SCORES)]
+    lines += [f"FAIL: {name} is below {least:g}" for name, least in at_least if report[name] < least]
+    return report, "\n".join(lines), int(bool(report["failed"]))
+
+
+def _text(report: dict[str, Any], samples: str) -> str:
+    """The table itself, to be piped on; if it went into a file, a line about it."""
+    if "table" in report:
+        return report["table"].to_csv(index=False).rstrip("\n")
+    words = [samples.format(**report), f"ids in {report['ids']!r}" if "ids" in report else "no ids"]
+    if "method" in report:
+        words.append("{method} on {device}: {clusters} clusters in {seconds:.2f} s".format(**report))
+    return ", ".join(words) + " -> " + ", ".join(report[key] for key in ("labels", "out", "plot") if key in report)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpuensemble", description=__doc__, epilog=EXIT)
+    parser.add_argument("--version", action="version", version=f"gpuensemble {__version__}")
+    commands_of = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, summary: str, *examples: str) -> argparse.ArgumentParser:
+        lines = "\n".join(f"  gpuensemble {name} {example}".rstrip() for example in examples)
+        made = commands_of.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=f"examples:\n{lines}\n\n{EXIT}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        made.set_defaults(run=run)
+        made.add_argument("--json", action="store_true", help="print JSON")
+        return made
+
+    one = command("demo", _demo, "every method on bundled data, handwritten digits", "", "--plot digits.png")
+    one.add_argument("--partitions", type=int, default=30, metavar="R", help="base partitions (default 30)")
+    one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
+    _running(one)
+
+    one = command(
+        *("fit", _fit, "the consensus of a table of labels, samples x partitions"),
+        *("labels.csv -k 10 --out consensus.csv", "labels.csv -k 10 --method kcc --set utility=entropy"),
+        "labels.parquet -k 10 --id barcode --out consensus.parquet --plot heat.png",
+    )
+    one.add_argument("path", metavar="LABELS", help="the table")
+    _consensus(one, tuple(registry.OF_LABELS), "sec")
+    one.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
+    one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
+
+    if registry.OF_VIEWS:
+        one = command(
+            *("fit-views", _fit_views, "the consensus of several tables of features of the same samples"),
+            "genes.csv proteins.csv -k 10 --out consensus.csv",
+        )
+        one.add_argument("paths", nargs="+", metavar="VIEW", help="a table of numbers, or a sparse matrix in NPZ")
+        _consensus(one, tuple(registry.OF_VIEWS), "cmvc")
+
+    one = command(
+        *("generate", _generate, "base partitions of a table of features, by k-means"),
+        *("features.csv -r 100 -k 10 --out labels.csv", "counts.npz -r 50 -k 5-20 --distance cosine --out labels.npy"),
+        "iris.csv -r 100 -k 3 --drop species --how row-segments --ratio 0.5 --out labels.csv",
+    )
+    _generating(one)
+
+    one = command(
+        *("fit-segments", _fit_segments, "the consensus of base partitions of random rows, out of memory"),
+        *("features.npy -k 10 --labels labels.npy --out consensus.npy",),
+        "features.zarr -k 10 --labels labels.npy --out consensus.npy --scheduler tcp://10.0.0.1:8786",
+    )
+    _segmenting(one)
+
+    one = command(
+        *("score", _score, "how well one partition agrees with another"),
+        *("truth.csv consensus.csv", "truth.csv consensus.csv --at-least ari=0.8"),
+    )
+    one.add_argument("truth", metavar="TRUTH", help="a table with one column of labels, and ids if it has any")
+    one.add_argument("found", metavar="FOUND", help="another one; rows are matched by their ids")
+    text = "the columns of labels; by default the only one, or `label`"
+    one.add_argument("--columns", nargs=2, default=(None, None), metavar=("TRUTH", "FOUND"), help=text)
+    text = f"exit with 1 if a score ({', '.join(commands.SCORES)}) is lower"
+    one.add_argument("--at-least", action="append", default=[], type=_bound, metavar="SCORE=VALUE", help=text)
+    _reading(one)
+
+    one = command(
+        "doctor", _doctor, "versions, devices, and every kernel and method checked here", "", "--device cuda:1"
+    )
+    one.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
+
+    one = command(
+        *("bench", _bench, "kernels and methods timed on every device, beside scikit-learn and SciPy"),
+        *("", "--samples 200000 --only SEC --out results.json"),
+    )
+    one.add_argument("--device", default="auto", help="auto (all that are there), cpu, cuda or cuda:N (default auto)")
+    one.add_argument("--samples", type=int, default=20_000, metavar="N", help="default 20000")
+    one.add_argument("--repeat", type=int, default=5, metavar="N", help="rounds after the warm-up (default 5)")
+    one.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
+    one.add_argument("--out", metavar="FILE", help="write the results, the machine and versions as JSON")
+    return parser
+
+
+def _consensus(parser: argparse.ArgumentParser, names: tuple[str, ...], default: str) -> None:
+    parser.add_argument("-k", dest="n_clusters", type=int, required=True, metavar="K", help="number of clusters")
+    parser.add_argument("--method", choices=names, default=default, help=f"default {default}")
+    text = "a parameter of the method, as in Python; repeatable"
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=text)
+    parser.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
+    _reading(parser)
+    _running(parser)
+
+
+def _generating(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="FEATURES", help="a table of numbers, or a sparse matrix in NPZ")
+    parser.add_argument("-r", dest="n_partitions", type=int, default=100, metavar="R", help="partitions (default 100)")
+    text = "clusters; for random-k the least number of them, up to the square root of the samples, or LOW-HIGH"
+    parser.add_argument("-k", dest="clusters", type=_range, required=True, metavar="K", help=text)
+    hows = ("random-k", "random-features", "row-segments")
+    parser.add_argument("--how", choices=hows, default="random-k", help="what differs between them (default random-k)")
+    parser.add_argument(
+        "--ratio", type=float, help="of the features (default 0.5) or rows (default 0.2) of a partition"
+    )
+    parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean")
+    parser.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out; repeatable")
+    parser.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
+    _reading(parser)
+    _running(parser)
+
+
+def _segmenting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path", metavar="FEATURES", help="an .npy file or a .zarr folder of numbers: it is never loaded"
+    )
+    parser.add_argument("-k", dest="n_clusters", type=int, required=True, metavar="K", help="number of clusters")
+    parser.add_argument("--labels", required=True, metavar="FILE", help="where the base partitions go (.npy)")
+    parser.add_argument("--out", required=True, metavar="FILE", help="where the consensus goes (.npy)")
+    parser.add_argument("-r", dest="n_partitions", type=int, default=100, metavar="R", help="partitions (default 100)")
+    parser.add_argument("--ratio", dest="row_ratio", type=float, default=0.2, help="of the rows in each (default 0.2)")
+    parser.add_argument("--base-k", dest="base_clusters", type=int, metavar="K", help="their clusters (default: as -k)")
+    parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="work on this Dask cluster, whose workers see the files")
+    parser.add_argument("--checkpoint", metavar="FILE", help="keep the state of the fit here")
+    parser.add_argument("--resume", action="store_true", help="go on from the base partitions and the checkpoint there")
+    text = "a parameter of SEC, as in Python; repeatable"
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=text)
+    _running(parser)
+
+
+def _reading(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"{FILES}\n\n{parser.epilog}"
+    parser.add_argument("--id", dest="id_column", metavar="COLUMN", help="the column of ids, by name or number from 0")
+    text = "whether the first line of a text file holds names"
+    parser.add_argument("--header", action=argparse.BooleanOptionalAction, default=None, help=text)
+
+
+def _running(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
+
+
+def _range(text: str) -> tuple[int, int | None]:
+    """10 or 5-20."""
+    low, dash, high = text.partition("-")
+    return int(low), int(high) if dash else None
+
+
+def _bound(text: str) -> tuple[str, float]:
+    """ari=0.8."""
+    name, _, value = text.partition("=")
+    if name not in commands.SCORES:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(commands.SCORES)}, got {name!r}")
+    return name, float(value)

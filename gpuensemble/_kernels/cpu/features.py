@@ -1,0 +1,211 @@
+"""Lloyd's step over features on the CPU: a row is looked at again only if its cheapest centre may have changed.
+
+Between two steps the distance of a row to centre k changes by at most shift[k]. So a row keeps its label as long as its
+margin, second distance minus first, is more than the shifts since it was last looked at (Hamerly, SDM 2010). For the
+cosine distance |x| - x.u the same holds of the distance divided by |x|, with u the unit vectors of the centres.
+"""
+
+import numpy as np
+
+from gpuensemble._array.csr import Csr
+from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded
+from gpuensemble._kernels.cpu.vector import add_scaled_rows, cheapest
+
+BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sums are updated
+
+
+def step(features, state, found, shift) -> int:
+    """Give each row the cheapest centre, and move it between the sums; returns how many rows moved."""
+    squared = features.distances[0] == "sqeuclidean"
+    anew = "kl" in features.distances  # what rounding leaves of a sum that should be 0 has a logarithm
+    k = len(found.offset)
+    space, offset = scores_and_offset(k, features.dtype)
+    offset[0, :k] = found.offset
+    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
+    buffers = [
+        None if isinstance(part, Csr) else np.empty((BLOCK, part.shape[1]), part.dtype) for part in features.parts
+    ]
+    rows = np.arange(len(state.labels)) if shift is None else open_rows(state.labels, state.margin, shift)
+    moved = 0
+    for begin in range(0, len(rows), BLOCK):
+        chosen = rows[begin : begin + BLOCK]
+        before, out = state.labels[chosen], space[: len(chosen)]
+        _scores(features, found, chosen, tables, buffers, out)
+        moved += choose(out, offset, k, chosen, features.square, squared, state.labels, state.margin)
+        if not anew:
+            _move(features, state, chosen, before)
+    if anew:
+        sum_up(features, state)
+    else:
+        count(features, state)
+    return moved
+
+
+def scores_and_offset(k, dtype):
+    """Zeros for the scores of a block of rows, and for the offsets of k clusters, as `choose` takes them."""
+    width = padded(k, dtype)
+    return aligned((BLOCK, width), dtype), aligned((1, width), dtype)
+
+
+def sum_up(features, state) -> None:
+    """Sums, counts and masses anew from the labels."""
+    rows, before = np.arange(len(state.labels)), np.full(len(state.labels), -1, np.int32)
+    for total in state.sums:
+        total[:] = 0
+    _move(features, state, rows, before)
+    count(features, state)
+
+
+def count(features, state):
+    """Number and weight of the rows of each cluster in each block."""
+    for present, counts, masses in zip(features.present, state.counts, state.masses, strict=True):
+        count_rows(state.labels, np.empty(0, bool) if present is None else present, state.weight, counts, masses)
+
+
+def scores(features, found):
+    """What each cluster costs each row, as `_distance.scores`."""
+    n, k = len(features.square), len(found.offset)
+    out = aligned((n, padded(k, features.dtype)), features.dtype)
+    tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
+    _scores(features, found, np.arange(n), tables, [None] * len(tables), out)
+    return out[:, :k]
+
+
+def _scores(features, found, chosen, tables, buffers, out):
+    for i, (part, table, buffer) in enumerate(zip(features.parts, tables, buffers, strict=True)):
+        _add_scores(part, chosen, table, buffer, out, first=i == 0)
+    for present, offset in found.partial:
+        out[:, : len(offset)] += present[chosen, None] * offset
+
+
+def _turned(part, table):
+    """Columns x clusters; a sparse row meets whole rows of it, which are cache lines."""
+    if not isinstance(part, Csr):
+        return table.T
+    out = aligned((table.shape[1], padded(len(table), table.dtype)), table.dtype)
+    out[:, : len(table)] = table.T
+    return out
+
+
+def _add_scores(part, chosen, table, buffer, out, first):
+    """out = part[chosen] @ table, or += if there were parts before."""
+    if isinstance(part, Csr):
+        sparse_scores(part.data, part.indices, part.indptr, chosen, table, first, out)
+    elif first:
+        np.matmul(_rows(part, chosen, buffer), table, out=out[:, : table.shape[1]])
+    else:
+        out[:, : table.shape[1]] += _rows(part, chosen, buffer) @ table
+
+
+def _rows(part, chosen, buffer):
+    """Rows in ascending order: a view where they follow each other, else a copy."""
+    low, high = chosen[0], chosen[-1] + 1
+    if high - low == len(chosen):
+        return part[low:high]
+    return np.take(part, chosen, axis=0, out=buffer[: len(chosen)], mode="clip")
+
+
+def _move(features, state, chosen, before):
+    """Move rows from the sums of the clusters that they were in before to those of their labels."""
+    for part, total in zip(features.parts, state.sums, strict=True):
+        if isinstance(part, Csr):
+            entries = part.data, part.indices, part.indptr
+            move_sparse(*entries, chosen, before, state.labels, state.weight, total)
+        else:
+            move_dense(part, chosen, before, state.labels, state.weight, total)
+
+
+@kernel
+def open_rows(labels, margin, shift):
+    """The rows whose margin is used up by what their own centre and the fastest other one have moved."""
+    fastest = np.argmax(shift)
+    second = 0.0
+    for k in range(len(shift)):
+        if k != fastest:
+            second = max(second, shift[k])
+    rows, m = np.empty(len(labels), np.intp), 0
+    for x in range(len(labels)):
+        label = labels[x]
+        if label >= 0:
+            margin[x] -= shift[label] + (second if label == fastest else shift[fastest])
+        rows[m] = x
+        m += label < 0 or not margin[x] > 0
+    return rows[:m]
+
+
+@kernel
+def count_rows(labels, present, weight, counts, masses):
+    """Number and weight of the rows of each cluster; of those that are present, if `present` is not empty."""
+    counts[:] = 0
+    masses[:] = 0
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    for x in range(len(labels)):
+        if labels[x] >= 0 and (not len(present) or present[x]):
+            counts[labels[x]] += 1
+            masses[labels[x]] += weight[x * step]
+
+
+@kernel
+def choose(scores, offset, k, chosen, square, squared, labels, margin):
+    """The cheapest of k centres for each row, the first of equals, and the margin to the second; how many rows moved.
+
+    Rows of `scores` and of `offset`, which has one, are whole cache lines.
+    """
+    rounding = 64 * np.finfo(scores.dtype).eps
+    one, infinite = scores.dtype.type(1), scores.dtype.type(np.inf)
+    moved = 0
+    for j in range(len(chosen)):
+        x = chosen[j]
+        best, least, second = cheapest(scores, j, offset, 0, one, k, 0, 0, infinite, infinite)
+        moved += labels[x] != best
+        labels[x] = best
+        if second == np.inf:
+            margin[x] = np.inf
+        elif squared:
+            reach = np.sqrt(max(0.0, square[x] + least)) + np.sqrt(max(0.0, square[x] + second))
+            error = rounding * (square[x] + abs(least) + abs(second))
+            margin[x] = (second - least - error) / max(reach, 1e-300)
+        else:
+            margin[x] = (second - least) / max(np.sqrt(square[x]), 1e-300) - rounding
+    return moved
+
+
+@kernel
+def sparse_scores(data, indices, indptr, chosen, table, first, out):
+    """out = the products of the chosen rows and the table, or += if not `first`; rows of both are whole cache lines."""
+    n_lines = table.shape[1] * table.itemsize // LINE
+    for j in range(len(chosen)):
+        if first:
+            out[j] = 0
+        for low in range(0, n_lines, WIDEST):
+            add_scaled_rows(out, j, table, indices, data, indptr[chosen[j]], indptr[chosen[j] + 1], low)
+
+
+@kernel
+def move_dense(part, chosen, before, labels, weight, total):
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    for j in range(len(chosen)):
+        x, old = chosen[j], before[j]
+        if old != labels[x]:
+            w, row, new = weight[x * step], part[x], total[labels[x]]
+            for c in range(len(row)):
+                new[c] += w * row[c]
+            if old >= 0:
+                left = total[old]
+                for c in range(len(row)):
+                    left[c] -= w * row[c]
+
+
+@kernel
+def move_sparse(data, indices, indptr, chosen, before, labels, weight, total):
+    step = min(1, len(weight) - 1)
+    for j in range(len(chosen)):
+        x, old = chosen[j], before[j]
+        if old != labels[x]:
+            new = labels[x]
+            for i in range(indptr[x], indptr[x + 1]):
+                term = weight[x * step] * data[i]
+                total[new, indices[i]] += term
+                if old >= 0:
+                    total[old, indices[i]] -= term

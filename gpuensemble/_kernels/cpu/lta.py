@@ -1,0 +1,209 @@
+"""What LTA does in its iterations on the CPU, twin of kernels/lta.cu: names and arguments as in cuda/lta.py.
+
+`lta_update` makes one pass over the n x n arrays, in place, with the bits of its twin. Symmetrising needs each entry's
+mirror image, so a tile of SIDE x SIDE entries is worked on together with its own.
+
+The Fourier slices of the two stacked matrices are n x 2. `pair_spectrum` transforms some rows at a time and adds up the
+2 x 2 Gram matrices of all slices while the rows are in the cache; `pair_tensor` multiplies by 2 x 2 factors on the way
+back.
+"""
+
+import numpy as np
+
+from gpuensemble._array import threads
+from gpuensemble._kernels.cpu.compiling import kernel
+
+SIDE = 32  # of a tile: the buffers of two tiles stay in the L1 cache
+PARTS = 4  # of the work, for each thread
+ROWS = 16  # rows transformed at a time: their spectrum stays in the L2 cache
+
+
+def lta_update(tensor, similarity, error, first, third, step):
+    """What an iteration does after P: E, B, C, the multipliers, and the next T in the place of P.
+
+    B and C are not kept: they only serve the multipliers and the next T. Nor is L2, which is -2 lambda E.
+
+    Parameters
+    ----------
+    tensor : array, 2 x n x n
+        P1 and P2; becomes T1 and T2.
+    similarity, error, first, third : arrays, n x n
+        A, E, L1 and L3; all but A are updated.
+    step : Step of estimators/lta/solver.py
+        The factors of this iteration.
+
+    Returns
+    -------
+    array
+        Its largest entry is the largest one of the residuals P1 - B, P2 + E - A and P2 - C.
+    """
+    across = -(-len(similarity) // SIDE)
+    parts = np.array_split(np.stack(np.triu_indices(across), axis=1), min(PARTS * threads.count(), across))
+    largest = np.zeros((len(parts), SIDE), tensor.dtype)
+    factors = map(tensor.dtype.type, step)
+    arguments = (tensor[0], tensor[1], similarity, error, first, third, *factors)
+    list(threads.pool().map(lambda part, worst: _update(*arguments, part, worst), parts, largest))
+    return largest
+
+
+@kernel
+def _update(p1, p2, a, e, l1, l3, mu, inverse, next_inverse, share, back, next_back, pairs, worst):
+    """The tiles (I, J) and (J, I) of some pairs."""
+    upper, lower = np.empty((2, SIDE, SIDE), a.dtype), np.empty((2, SIDE, SIDE), a.dtype)
+    for k in range(len(pairs)):
+        i, j = pairs[k, 0] * SIDE, pairs[k, 1] * SIDE
+        _shift(p1, l1, inverse, i, j, upper[0])
+        _shift(p2, l3, inverse, i, j, upper[1])
+        if i != j:
+            _shift(p1, l1, inverse, j, i, lower[0])
+            _shift(p2, l3, inverse, j, i, lower[1])
+            _first(p1, l1, a, mu, next_inverse, j, i, lower[0], upper[0], worst)
+            _second(p2, l3, a, e, mu, next_inverse, share, back, next_back, j, i, lower[1], upper[1], worst)
+        other = upper if i == j else lower
+        _first(p1, l1, a, mu, next_inverse, i, j, upper[0], other[0], worst)
+        _second(p2, l3, a, e, mu, next_inverse, share, back, next_back, i, j, upper[1], other[1], worst)
+
+
+@kernel
+def _shift(p, multiplier, inverse, i, j, out):
+    """P + L / mu of a tile."""
+    width = min(SIDE, len(p) - j)
+    for y in range(min(SIDE, len(p) - i)):
+        row = np.uintp(i + y)
+        for x in range(width):
+            out[y, x] = p[row, np.uintp(j + x)] + multiplier[row, np.uintp(j + x)] * inverse
+
+
+@kernel
+def _middle(own, mirror, y, width, out):
+    """A row of the symmetric part of a tile."""
+    half = out.dtype.type(0.5)
+    for x in range(width):
+        out[x] = (own[y, x] + mirror[x, y]) * half
+
+
+@kernel
+def _larger(x, y):
+    """One instruction for a row of numbers; Python's max has to think of NaN."""
+    return x if x > y else y
+
+
+@kernel
+def _smaller(x, y):
+    return x if x < y else y
+
+
+@kernel
+def _first(p1, l1, a, mu, next_inverse, i, j, own, mirror, worst):
+    """B (Eq. 17), L1 (Eq. 22) and T1 (Eq. 13) of a tile."""
+    zero, one = a.dtype.type(0), a.dtype.type(1)
+    middle = np.empty(SIDE, a.dtype)
+    width = min(SIDE, len(a) - j)
+    for y in range(min(SIDE, len(a) - i)):
+        _middle(own, mirror, y, width, middle)
+        row = np.uintp(i + y)
+        for x in range(width):
+            column = np.uintp(j + x)
+            b = one if a[row, column] == one else _larger(zero, _smaller(one, middle[x]))
+            residual = p1[row, column] - b
+            multiplier = l1[row, column] + mu * residual
+            l1[row, column] = multiplier
+            p1[row, column] = b - multiplier * next_inverse
+            worst[x] = _larger(worst[x], abs(residual))
+
+
+@kernel
+def _second(p2, l3, a, e, mu, next_inverse, share, back, next_back, i, j, own, mirror, worst):
+    """C (Eq. 20), E (Eq. 15), L3 (Eq. 22) and T2 (Eq. 13) of a tile."""
+    zero, half, one = a.dtype.type(0), a.dtype.type(0.5), a.dtype.type(1)
+    middle = np.empty(SIDE, a.dtype)
+    width = min(SIDE, len(a) - j)
+    for y in range(min(SIDE, len(a) - i)):
+        _middle(own, mirror, y, width, middle)
+        row = np.uintp(i + y)
+        for x in range(width):
+            column = np.uintp(j + x)
+            p, s, c = p2[row, column], a[row, column], _larger(zero, _smaller(one, middle[x]))
+            error = (s - p + back * e[row, column]) * share
+            residual = p - c
+            multiplier = l3[row, column] + mu * residual
+            e[row, column] = error
+            l3[row, column] = multiplier
+            p2[row, column] = (s - error + next_back * error + c - multiplier * next_inverse) * half
+            worst[x] = _larger(worst[x], _larger(abs(residual), abs(p + error - s)))
+
+
+def pair_spectrum(tensor, spectrum, basis):
+    """The Fourier transform of the rows of both matrices, and sums over rows of the Gram matrices in a basis.
+
+    Parameters
+    ----------
+    tensor : array, 2 x n x n
+    spectrum : complex array, 2 x n x F, F = n // 2 + 1
+        Is written.
+    basis : array of complex128, 2 x F
+        alpha and beta of each frequency: the columns (alpha, -beta') and (beta, alpha') are orthonormal.
+
+    Returns
+    -------
+    array of float64, blocks of rows x 4 x F
+        |y1|^2, |y2|^2, and real and imaginary part of y1' y2, for the slice [y1 y2] in that basis.
+    """
+    n = len(tensor[0])
+    sums = np.zeros((-(-n // ROWS), 4, spectrum.shape[2]))
+
+    def task(block):
+        rows = slice(block * ROWS, (block + 1) * ROWS)
+        np.fft.rfft(tensor[:, rows], axis=-1, out=spectrum[:, rows])
+        _gram(spectrum[0, rows], spectrum[1, rows], basis[0], basis[1], *sums[block])
+
+    list(threads.pool().map(task, range(len(sums))))
+    return sums
+
+
+def pair_tensor(spectrum, factor, tensor):
+    """The slices times their 2 x 2 factors, in place, and transformed back.
+
+    Parameters
+    ----------
+    spectrum : complex array, 2 x n x F
+    factor : array, 4 x F, of the real type of the spectrum
+        Of each frequency the Hermitian matrix (w11, w22, re w12, im w12).
+    tensor : array, 2 x n x n
+        Is written.
+    """
+    n = len(tensor[0])
+
+    def task(first):
+        rows = slice(first, first + ROWS)
+        _multiply(spectrum[0, rows], spectrum[1, rows], *factor)
+        np.fft.irfft(spectrum[:, rows], n, axis=-1, out=tensor[:, rows])
+
+    list(threads.pool().map(task, range(0, n, ROWS)))
+
+
+@kernel
+def _gram(first, second, alpha, beta, one, two, re, im):
+    """Adds the products of some rows to the sums of each frequency."""
+    for y in range(len(first)):
+        for f in range(len(one)):
+            z1, z2 = first[y, f], second[y, f]
+            a, ai, b, bi = alpha[f].real, alpha[f].imag, beta[f].real, beta[f].imag
+            u, ui, v, vi = z1.real, z1.imag, z2.real, z2.imag
+            p, pi = (u * a - ui * ai) - (v * b + vi * bi), (u * ai + ui * a) - (vi * b - v * bi)
+            q, qi = (u * b - ui * bi) + (v * a + vi * ai), (u * bi + ui * b) + (vi * a - v * ai)
+            one[f] += p * p + pi * pi
+            two[f] += q * q + qi * qi
+            re[f] += p * q + pi * qi
+            im[f] += p * qi - pi * q
+
+
+@kernel
+def _multiply(first, second, one, two, re, im):
+    for y in range(len(first)):
+        for f in range(len(one)):
+            z1, z2 = first[y, f], second[y, f]
+            u, ui, v, vi = z1.real, z1.imag, z2.real, z2.imag
+            a, b, c, d = one[f], two[f], re[f], im[f]
+            first[y, f] = complex(u * a + (v * c + vi * d), ui * a + (vi * c - v * d))
+            second[y, f] = complex(v * b + (u * c - ui * d), vi * b + (ui * c + u * d))

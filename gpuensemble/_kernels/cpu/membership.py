@@ -1,0 +1,342 @@
+"""The membership kernels on the CPU, twins of kernels/membership.cu: names and arguments as in cuda/membership.py.
+
+A kernel works on a span of rows or of partitions without the GIL; a pool of threads works through the spans. Results do
+not depend on the spans, and have the same bits as on CUDA.
+"""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from gpuensemble._array import threads
+from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.tiles import LINE, SUMS, aligned, shape_of_tiles, sums_of, tiled
+from gpuensemble._kernels.cpu.vector import add_rows, add_to_rows, cheapest
+
+GROUP = 32  # partitions summed at a time: their part of the table stays in the L2 cache
+SPAN = 8192  # rows that a thread takes at a time
+INLINE = 1 << 16  # fewer codes than this are not worth a second thread
+
+
+def gather_sum(membership, table):
+    """H @ table."""
+    codes = codes_of(membership)
+    out = np.empty((len(membership.codes), table.shape[1]), table.dtype)
+    single = table.shape[1] == 1
+    given = np.append(table[:, 0], table.dtype.type(0)) if single else tiled(table)
+
+    def task(first, last):
+        if single:
+            _gather_sum_column(*codes, given, out[:, 0], first, last)
+        else:
+            _gather_sum(*codes, given, sums_of(given), out, first, last)
+
+    over_spans(membership, len(out), SPAN, task)
+    return out
+
+
+def assign(membership, table, per_partition, weight):
+    """The cheapest column of each row, its cost, and that of the next; `per_partition` may be summed into one row."""
+    n, n_columns = len(membership.codes), table.shape[1]
+    labels = np.empty(n, np.int32)
+    costs, seconds = np.empty(n, table.dtype), np.empty(n, table.dtype)
+    weight = np.ones(1, table.dtype) if weight is None else weight
+    tiles, parts = tiled(table), tiled(per_partition)
+    arguments = (*codes_of(membership), tiles, parts, weight, n_columns, labels, costs, seconds)
+    over_spans(
+        membership, n, SPAN, lambda first, last: _assign(*arguments, sums_of(tiles), sums_of(tiles), first, last)
+    )
+    return labels, costs, seconds
+
+
+def count(membership, labels, weight, n_clusters):
+    """H.T @ diag(weight) @ onehot(labels), integers. A thread owns whole partitions, so no two write to one cell."""
+    weight = np.ones(1, np.int64) if weight is None else weight
+    return _counted(membership, labels, weight, weight, n_clusters)[: membership.n_columns]
+
+
+def count_masses(membership, labels, weight, mass, n_clusters):
+    """`count`, and the sum of the masses of the rows of each label that each partition saw: C x K and r x K."""
+    weight = np.ones(1, np.int64) if weight is None else weight
+    cells = _counted(membership, labels, weight, mass, n_clusters)
+    total = np.zeros(n_clusters, np.int64)
+    _add_by_label(labels, mass, total)
+    masses = np.tile(total, (len(membership.widths), 1))
+    if not membership.complete:
+        masses -= cells[membership.n_columns :]
+    return cells[: membership.n_columns], masses
+
+
+def _counted(membership, labels, weight, spare, n_clusters):
+    """The cells of `count`, then those of the holes: the sum of `spare` over the holes of each partition and label."""
+    n_rows = membership.n_columns + (0 if membership.complete else membership.codes.shape[1])
+    out = np.zeros((n_rows, n_clusters), np.int64)
+    arguments = (*codes_of(membership), labels, weight, spare, n_clusters, out.reshape(-1))
+    over_spans(membership, membership.codes.shape[1], 8, lambda first, last: _count(*arguments, first, last))
+    return out
+
+
+def scatter_add(membership, rows, segment_rows):
+    """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
+    *codes, offsets = codes_of(membership)
+    width, _ = shape_of_tiles(rows)
+    out = np.zeros((membership.n_columns, rows.shape[1]), rows.dtype)
+
+    def task(first, last):
+        """The columns of partitions first .. last - 1: the only one, or tile by tile, in padded arrays."""
+        begin, end = offsets[first], offsets[last]
+        shared = (*codes, offsets - begin, segment_rows, first, last)
+        if rows.shape[1] == 1:
+            _scatter_add_column(*shared, rows[:, 0], np.empty(end - begin + 1, rows.dtype), out[begin:end, 0])
+            return
+        for low in range(0, rows.shape[1], width):
+            part, addend = (aligned((size, width), rows.dtype) for size in (end - begin, 1))
+            tile = slice(low, low + width)
+            _scatter_add(*shared, rows[:, tile], addend, part, out[begin:end, tile])
+
+    over_spans(membership, len(offsets) - 1, GROUP, task)
+    return out
+
+
+def coassociation(membership, begin, end, penalty, dtype):
+    """Rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
+    out = np.empty((end - begin, len(membership.codes)), dtype)
+    codes, hole, *_ = codes_of(membership)
+    task = functools.partial(_coassociation, codes, hole, begin, penalty, out)
+    over_spans(membership, out.shape[1], 16 * LINE, task)
+    return out
+
+
+def codes_of(membership):
+    """What every kernel starts with: the codes, the code of a hole, whether there is none, the offsets."""
+    codes = membership.codes
+    return codes, np.array(-1).astype(codes.dtype)[()], membership.complete, membership.offsets
+
+
+def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) -> None:
+    """task(first, last) over 0 .. n - 1, in equal spans of at most `most`, as many for each thread."""
+    workers = threads.count()
+    span = -(-n // (workers * -(-n // (workers * most))))
+    threads.over_spans(n, span, task, alone=membership.codes.size < INLINE)
+
+
+@kernel
+def _decode(codes, hole, complete, offsets, x, first, last, columns, partitions):
+    """The columns and partitions of the labels that row x has in first .. last - 1; returns how many.
+
+    A hole costs no branch, which no processor could foresee.
+    """
+    if complete:
+        for i in range(first, last):
+            columns[i - first] = offsets[i] + codes[x, i]
+            partitions[i - first] = i
+        return last - first
+    m = 0
+    for i in range(first, last):
+        code = codes[x, i]
+        columns[m] = offsets[i] + code
+        partitions[m] = i
+        m += code != hole
+    return m
+
+
+@kernel
+def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
+    r, width = codes.shape[1], tiles.shape[2]
+    columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
+    for block in range(begin, end, SUMS):
+        stop = min(end, block + SUMS)
+        for tile in range(len(tiles)):
+            table, low = tiles[tile], tile * width
+            total[:] = 0
+            for first in range(0, r, GROUP):
+                last = min(r, first + GROUP)
+                for x in range(block, stop):
+                    m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+                    add_rows(total, x - block, table, columns, m)
+            for x in range(block, stop):
+                for k in range(min(width, out.shape[1] - low)):
+                    out[x, low + k] = total[x - block, k]
+
+
+@kernel
+def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
+    """A single column, with a 0 after its last entry for holes: adding 0 changes no sum that began with 0.
+
+    A sum waits for its last addition, which the sums of other rows need not: four at a time.
+    """
+    r, zero, spare = codes.shape[1], cells.dtype.type(0), len(cells) - 1
+    x = begin
+    while x + 4 <= end:
+        a, b, c, d = zero, zero, zero, zero
+        if complete:
+            for i in range(r):
+                offset = offsets[i]
+                a += cells[np.uintp(offset + codes[x, i])]
+                b += cells[np.uintp(offset + codes[x + 1, i])]
+                c += cells[np.uintp(offset + codes[x + 2, i])]
+                d += cells[np.uintp(offset + codes[x + 3, i])]
+        else:
+            for i in range(r):
+                offset = offsets[i]
+                a += cells[_column(offset, codes[x, i], hole, spare)]
+                b += cells[_column(offset, codes[x + 1, i], hole, spare)]
+                c += cells[_column(offset, codes[x + 2, i], hole, spare)]
+                d += cells[_column(offset, codes[x + 3, i], hole, spare)]
+        out[x], out[x + 1], out[x + 2], out[x + 3] = a, b, c, d
+        x += 4
+    for y in range(x, end):
+        total = zero
+        for i in range(r):
+            total += cells[_column(offsets[i], codes[y, i], hole, spare)]
+        out[y] = total
+
+
+@kernel
+def _column(offset, code, hole, spare):
+    """The column of a label; of a hole `spare`, without a branch, which no processor could foresee."""
+    return np.uintp(spare + np.int64(code != hole) * (offset + np.int64(code) - spare))
+
+
+@kernel
+def _assign(codes, hole, complete, offsets, tiles, parts, weight, n_columns, labels, costs, seconds, t, p, begin, end):
+    r, width = codes.shape[1], tiles.shape[2]
+    summed = parts.shape[1] == 1
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
+    for block in range(begin, end, SUMS):
+        stop = min(end, block + SUMS)
+        labels[block:stop] = 0
+        costs[block:stop] = np.inf
+        seconds[block:stop] = np.inf
+        for tile in range(len(tiles)):
+            table, part = tiles[tile], parts[tile]
+            t[:] = 0
+            p[:] = 0
+            for first in range(0, r, GROUP):
+                last = min(r, first + GROUP)
+                for x in range(block, stop):
+                    m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+                    add_rows(t, x - block, table, columns, m)
+                    if not summed:
+                        add_rows(p, x - block, part, partitions, m)
+            low, some = tile * width, min(width, n_columns - tile * width)
+            for x in range(block, stop):
+                y = x - block
+                p_of_row, z = (part, 0) if summed else (p, y)
+                labels[x], costs[x], seconds[x] = cheapest(
+                    t, y, p_of_row, z, weight[x * step], some, low, labels[x], costs[x], seconds[x]
+                )
+        for x in range(block, stop):
+            if costs[x] == np.inf:
+                labels[x] = _fewest_infinite(codes[x], hole, offsets, tiles, parts, weight[x * step], n_columns)
+
+
+@kernel
+def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
+    """The column with the fewest infinite terms, then the least cost of the finite ones, then the lowest index."""
+    best, least, fewest = 0, tables.dtype.type(np.inf), len(row) + 1
+    for column in range(n_columns):
+        table, part, k = tables[column // tables.shape[2]], parts[column // tables.shape[2]], column % tables.shape[2]
+        t, p, infinite = tables.dtype.type(0), tables.dtype.type(0), 0
+        for i in range(len(row)):
+            if row[i] != hole:
+                term = table[offsets[i] + row[i], k]
+                if term == np.inf:
+                    infinite += 1
+                else:
+                    t += term
+                if len(part) > 1:
+                    p += part[i, k]
+        if len(part) == 1:
+            p = part[0, k]
+        cost = t + weight * p
+        if not cost < np.inf:  # a sum that overflowed may be NaN
+            cost = tables.dtype.type(np.inf)
+        if infinite < fewest or (infinite == fewest and cost < least):
+            best, least, fewest = column, cost, infinite
+    return best
+
+
+@kernel
+def _count(codes, hole, complete, offsets, labels, weight, spare, n_clusters, cells, first, last):
+    """A hole has a cell of its own, so that it costs no branch, which no processor could foresee."""
+    step, spare_step = min(1, len(weight) - 1), min(1, len(spare) - 1)  # 0: one for all
+    beyond, width = offsets[-1], np.uintp(n_clusters)
+    for x in range(len(codes)):
+        label, amount, other = np.uintp(labels[x]), weight[x * step], spare[x * spare_step]
+        if complete:
+            for i in range(first, last):
+                cells[np.uintp(offsets[i] + codes[x, i]) * width + label] += amount
+        else:
+            for i in range(first, last):
+                row = _column(offsets[i], codes[x, i], hole, beyond + i)
+                cells[row * width + label] += other + np.int64(codes[x, i] != hole) * (amount - other)
+
+
+@kernel
+def _add_by_label(labels, mass, total):
+    for x in range(len(labels)):
+        total[labels[x]] += mass[x]
+
+
+@kernel
+def _scatter_add(codes, hole, complete, offsets, segment_rows, first, last, rows, addend, part, out):
+    """`part` and `out` hold the columns of partitions first .. last - 1."""
+    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+    for begin in range(0, len(codes), segment_rows):
+        part[:] = 0
+        for x in range(begin, min(len(codes), begin + segment_rows)):
+            m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+            for k in range(rows.shape[1]):
+                addend[0, k] = rows[x, k]
+            add_to_rows(part, columns, m, addend)
+        for c in range(len(out)):
+            for k in range(rows.shape[1]):
+                out[c, k] += part[c, k]
+
+
+@kernel
+def _scatter_add_column(codes, hole, complete, offsets, segment_rows, first, last, cells, part, out):
+    """A single column; `part` has one more cell, for holes."""
+    for begin in range(0, len(codes), segment_rows):
+        part[:] = 0
+        for x in range(begin, min(len(codes), begin + segment_rows)):
+            value = cells[x]
+            if complete:
+                for i in range(first, last):
+                    part[np.uintp(offsets[i] + codes[x, i])] += value
+            else:
+                for i in range(first, last):
+                    part[_column(offsets[i], codes[x, i], hole, len(out))] += value
+        for c in range(len(out)):
+            out[c] += part[c]
+
+
+@kernel
+def _coassociation(codes, hole, begin, penalty, out, first, last):
+    """A tile of LINE rows q is turned on its side, so that one label of p meets LINE labels at a time."""
+    r = codes.shape[1]
+    tile = np.empty((r, LINE), codes.dtype)
+    agree, seen = np.empty(LINE, np.int32), np.empty(LINE, np.int32)
+    for q in range(first, last, LINE):
+        width = min(last - q, LINE)
+        tile[:] = hole
+        for j in range(width):
+            for i in range(r):
+                tile[i, j] = codes[q + j, i]
+        for p in range(len(out)):
+            agree[:] = 0
+            seen[:] = 0
+            for i in range(r):
+                code, labels = codes[begin + p, i], tile[i]
+                if code != hole:
+                    for j in range(LINE):
+                        agree[j] += labels[j] == code
+                    if penalty != 0:
+                        for j in range(LINE):
+                            seen[j] += labels[j] != hole
+            for j in range(width):
+                net = agree[j] - penalty * (seen[j] - agree[j]) if penalty != 0 else agree[j]
+                out[p, q + j] = out.dtype.type(net) / out.dtype.type(r)

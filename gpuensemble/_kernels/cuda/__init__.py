@@ -1,0 +1,1 @@
+"""Kernels on CUDA: a launcher for each file of kernels/, which `source` compiles with CuPy."""

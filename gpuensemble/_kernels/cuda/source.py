@@ -1,0 +1,36 @@
+"""Kernels from the files of kernels/, compiled by CuPy at their first launch.
+
+Arrays must be on CuPy's current device; kernels go to its current stream.
+"""
+
+import functools
+from pathlib import Path
+
+MAX_BLOCKS = 1 << 14  # of a grid; the kernels stride over the rest
+TYPE = {"float32": "float", "float64": "double", "int64": "long long"}  # of C
+
+
+def function(expression: str, file: str):
+    """One instantiation of a kernel of that file, compiled once for each device and kept by CuPy on disk."""
+    import cupy
+
+    return _compiled(cupy, expression, file)
+
+
+@functools.cache
+def _compiled(cupy, expression, file):
+    # --fmad=false: a product and a sum are rounded one after the other, as on the CPU.
+    module = cupy.RawModule(code=source(file), options=("-std=c++17", "--fmad=false"), name_expressions=(expression,))
+    return module.get_function(expression)
+
+
+def source(file: str) -> str:
+    """The text of a file of kernels/: inside the package once installed, beside it in a checkout."""
+    package = Path(__file__).parents[2]
+    folder = next(path for path in (package / "kernels", package.parent / "kernels") if path.is_dir())
+    return (folder / file).read_text()
+
+
+def grid(n_blocks: int) -> int:
+    """So many blocks as a grid may have."""
+    return min(n_blocks, MAX_BLOCKS)

@@ -1,0 +1,194 @@
+"""The distances of rows to centres: Table 3 of CMVC, and the exact guide of its Eq. 9.
+
+Squared Euclidean |x - c|^2, "cosine" |x| - x.c/|c|, and "kl" sum x log(x/c) are the point-to-centroid distances of
+convex functions. So the best centre of some rows is their mean: of the rows as they are, not of their unit vectors. And
+the cost of row x in cluster k is constant[x] + offset[k] + x . table[k].
+
+A distance is a class of array expressions, for any library; below are the same expressions as compiled loops, for the
+iterations on the CPU that do not return to Python.
+"""
+
+import math
+from typing import Any
+
+from gpuensemble._array.csr import row_sums
+from gpuensemble._array.devices import Array, namespace
+from gpuensemble._kernels.cpu.compiling import kernel, reordered
+
+LACKING = {"float32": 1e30, "float64": 1e200}  # stands for -log 0
+
+
+class SquaredEuclidean:
+    """|x - c|^2; the position of a centre is the centre."""
+
+    def constant(self, part: Any, square: Array) -> Array:
+        """What the cost of a row is without a centre."""
+        return square
+
+    def position(self, sums: Array, mass: Array) -> Array:
+        """Where the centres of clusters with these sums of rows are."""
+        return divide(sums, mass)
+
+    def table(self, position: Array, dtype: Any) -> Array:
+        """What a row is multiplied with."""
+        return -2.0 * position
+
+    def offset(self, position: Array) -> Array | None:
+        """What every row of a cluster costs; None: nothing."""
+        return (position * position).sum(1)
+
+    def saved(self, sums: Array, mass: Array) -> Array:
+        """What clusters with these sums, and their means as centres, save of the sum of `constant`."""
+        return divide((sums * sums).sum(1), mass)
+
+
+class Cosine(SquaredEuclidean):
+    """|x| - x.c/|c|; the position of a centre is its unit vector, as only directions count."""
+
+    def constant(self, part: Any, square: Array) -> Array:
+        return square**0.5
+
+    def position(self, sums: Array, mass: Array) -> Array:
+        return divide(sums, (sums * sums).sum(1) ** 0.5)
+
+    def table(self, position: Array, dtype: Any) -> Array:
+        return -position
+
+    def offset(self, position: Array) -> Array | None:
+        return None
+
+    def saved(self, sums: Array, mass: Array) -> Array:
+        return (sums * sums).sum(1) ** 0.5
+
+
+class KullbackLeibler(Cosine):
+    """sum x log(x/c) of x and c as distributions, times the sum of x; the position of a centre is its distribution.
+
+    A centre without an entry that x has is infinitely far. `LACKING` stands for that infinity: 0 times it is 0, and a
+    row that is infinitely far from all centres goes to the one that lacks the least of it.
+    """
+
+    def constant(self, part: Any, square: Array) -> Array:
+        return row_sums(part, lambda x, *_: _x_log_x(x)) - _x_log_x(row_sums(part, lambda x, *_: x))
+
+    def position(self, sums: Array, mass: Array) -> Array:
+        return divide(sums, sums.sum(1))
+
+    def table(self, position: Array, dtype: Any) -> Array:
+        xp = namespace(position)
+        return xp.where(position > 0, -xp.log(xp.where(position > 0, position, 1)), LACKING[dtype.name])
+
+    def saved(self, sums: Array, mass: Array) -> Array:
+        return _x_log_x(sums).sum(1) - _x_log_x(sums.sum(1))
+
+
+class Agreement(Cosine):
+    """|e_k - g_x|^2 of Eq. 9 less 1 + |g_x|^2, for one-hot rows: g_x[k] is the share of x's label that k holds.
+
+    The position is the shares, clusters x labels, i.e. G transposed (Eq. 8).
+    """
+
+    def constant(self, part: Any, square: Array) -> Array:
+        return namespace(square).zeros(len(square))
+
+    def position(self, sums: Array, mass: Array) -> Array:
+        return namespace(sums).ascontiguousarray(divide(sums.T, sums.sum(0)).T)
+
+    def table(self, position: Array, dtype: Any) -> Array:
+        return -2.0 * position
+
+    def saved(self, sums: Array, mass: Array) -> Array:
+        return (sums * self.position(sums, mass) - sums).sum(1)
+
+
+KINDS: dict[str, SquaredEuclidean] = {
+    "sqeuclidean": SquaredEuclidean(),
+    "cosine": Cosine(),
+    "kl": KullbackLeibler(),
+    "agreement": Agreement(),
+}
+
+
+def divide(numerator: Array, denominator: Array) -> Array:
+    """numerator / denominator by rows; 0 where the denominator is."""
+    xp = namespace(numerator)
+    safe = xp.where(denominator > 0, denominator, xp.inf)
+    return numerator / (safe if numerator.ndim == 1 else safe[:, None])
+
+
+def _x_log_x(x: Array) -> Array:
+    xp = namespace(x)
+    return x * xp.log(xp.where(x > 0, x, 1))
+
+
+# ------------------------------------------------------------------------------------------------ compiled for the CPU
+
+SQUARED, COSINE, KL, AGREEMENT = range(4)
+CODES = {"sqeuclidean": SQUARED, "cosine": COSINE, "kl": KL, "agreement": AGREEMENT}
+
+
+@reordered
+def fill_tables(kind, position, weight, lacking, table, offset):
+    """`table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters."""
+    factor = -weight if kind == COSINE else -2 * weight
+    for c in range(len(offset)):
+        offset[c] = 0.0
+    for c in range(position.shape[0]):
+        square = 0.0
+        if kind == KL:
+            for j in range(position.shape[1]):
+                table[j, c] = weight * (-math.log(position[c, j]) if position[c, j] > 0 else lacking)
+        else:
+            for j in range(position.shape[1]):
+                table[j, c] = factor * position[c, j]
+                square += position[c, j] ** 2
+        if kind == SQUARED:
+            offset[c] = weight * square
+
+
+@reordered
+def saved_by(kind, sums, mass, size):
+    """What the means of clusters save, as `saved` has it; `size` becomes what their sums are divided by."""
+    saved = 0.0
+    for c in range(sums.shape[0]):
+        total, square = 0.0, 0.0
+        for j in range(sums.shape[1]):
+            total += sums[c, j]
+            square += sums[c, j] ** 2
+        size[c] = math.sqrt(square) if kind == COSINE else total if kind == KL else mass[c]
+        if kind == COSINE:
+            saved += size[c]
+        elif kind == SQUARED and mass[c] > 0:
+            saved += square / mass[c]
+        elif kind == KL:
+            for s in sums[c]:
+                saved += s * math.log(s / total) if s > 0 else 0.0
+        elif kind == AGREEMENT:
+            for j in range(sums.shape[1]):
+                s = sums[c, j]
+                saved += s * (s / _of_label(sums, j) - 1) if s > 0 else 0.0
+    return saved
+
+
+@reordered
+def place(kind, sums, size, weight, position, shift):
+    """Put the means of clusters into `position`, as `position` has it; add the squares of how far they moved."""
+    for c in range(sums.shape[0]):
+        factor, moved = 1 / size[c] if size[c] > 0 else 0.0, 0.0
+        for j in range(sums.shape[1]):
+            new = sums[c, j] * factor
+            moved += (new - position[c, j]) ** 2
+            position[c, j] = new
+        if kind == AGREEMENT:
+            for j in range(sums.shape[1]):
+                position[c, j] = sums[c, j] / max(_of_label(sums, j), 1e-300)
+        shift[c] += weight * moved
+
+
+@kernel
+def _of_label(sums, j):
+    """How many rows have the label j."""
+    found = 0.0
+    for c in range(sums.shape[0]):
+        found += sums[c, j]
+    return found

@@ -1,0 +1,197 @@
+"""Blocks of features, whose distances add up, and what centres cost: constant[x] + offset[k] + x . table[k]."""
+
+import functools
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from gpuensemble._array.csr import Csr, row_sums
+from gpuensemble._array.csr import dense as dense_rows
+from gpuensemble._array.devices import Array, namespace
+from gpuensemble._kernels.distances import KINDS
+
+CHUNK = 1 << 23  # entries of a row block and of the scores of its rows
+
+
+DISTANCES = ("sqeuclidean", "cosine", "kl")
+
+
+class FeatureBlock(NamedTuple):
+    """Columns that are measured together: their distance times `weight` counts, for the rows where they are present."""
+
+    X: Any  # array or Csr
+    weight: float = 1.0
+    present: Array | None = None  # n booleans; None: all
+    distance: str | None = None  # None: that of the call
+
+
+class Features(NamedTuple):
+    """Blocks of columns, whose distances times their weights add up; a row has 0 in a block that it is absent from.
+
+    `means` were taken off the blocks, or are None; `square` is the weighted squared norm of each row.
+    """
+
+    parts: list
+    weights: list[float]
+    means: list
+    present: list
+    distances: list[str]
+    constants: list  # of each part, times its weight
+    square: Array
+
+    @property
+    def dtype(self) -> Any:
+        """The type of the numbers."""
+        return self.parts[0].dtype
+
+    @property
+    def constant(self) -> Array:
+        """The constant of each row."""
+        return _add(self.constants)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether shifts of centres bound the changes of costs: "sqeuclidean" throughout, or "cosine" throughout."""
+        return set(self.distances) in ({"sqeuclidean"}, {"cosine"})
+
+    @property
+    def whole(self) -> Array | None:
+        """The rows that are absent from no block; None: all."""
+        given = [present for present in self.present if present is not None]
+        return functools.reduce(operator.and_, given) if given else None
+
+    def kinds(self, *lists: Any) -> Iterator[tuple]:
+        """The distance of each part, beside lists with an entry per part."""
+        return zip([KINDS[distance] for distance in self.distances], *lists, strict=True)
+
+    def take(self, rows: Array) -> "Features":
+        """The named rows."""
+        return self._replace(
+            parts=[part.take(rows) if isinstance(part, Csr) else part[rows] for part in self.parts],
+            present=[None if present is None else present[rows] for present in self.present],
+            constants=[constant[rows] for constant in self.constants],
+            square=self.square[rows],
+        )
+
+    def beside(self, other: "Features") -> "Features":
+        """The blocks of both."""
+        return Features(*(one + two for one, two in zip(self, other, strict=True)))  # lists; then squared norms
+
+    def dense(self, begin: int, end: int) -> list:
+        """Rows begin .. end - 1 of each part as a dense array."""
+        return [dense_rows(part, begin, end) for part in self.parts]
+
+    def row_blocks(self, n_scores: int) -> Iterator[tuple[int, int, list]]:
+        """(begin, end, dense rows), with room for n_scores more columns."""
+        rows = max(1, CHUNK // (n_scores + sum(part.shape[1] for part in self.parts)))
+        for begin in range(0, len(self.square), rows):
+            end = min(len(self.square), begin + rows)
+            yield begin, end, self.dense(begin, end)
+
+
+class Tables(NamedTuple):
+    """What centres cost: x . tables[part][k] + offset[k], and offsets of parts that some rows are absent from."""
+
+    tables: list
+    offset: Array
+    partial: list  # (present, offset)
+
+
+def prepare(X: Any, distance: str) -> Features:
+    """Norms; absent rows as 0; for squared Euclidean distances dense blocks less their means, to lose fewer digits."""
+    blocks = [FeatureBlock(*block) for block in X] if isinstance(X, list) else [FeatureBlock(X)]
+    distances = [block.distance or distance for block in blocks]
+    cleared = [_cleared(block, name == "sqeuclidean") for block, name in zip(blocks, distances, strict=True)]
+    parts, means = [part for part, _ in cleared], [mean for _, mean in cleared]
+    weights, present = [float(block.weight) for block in blocks], [block.present for block in blocks]
+    squares = [row_sums(part, lambda x, *_: x * x) for part in parts]
+    constants = [
+        weight * KINDS[name].constant(part, square)
+        for name, weight, part, square in zip(distances, weights, parts, squares, strict=True)
+    ]
+    square = _add(weight * square for weight, square in zip(weights, squares, strict=True))
+    return Features(parts, weights, means, present, distances, constants, square)
+
+
+def tables(features: Features, position: list, empty: Array) -> Tables:
+    """The tables of centres at these positions; an empty cluster costs inf."""
+    xp = namespace(empty)
+    found, offset, partial = [], xp.zeros(len(empty)), []
+    for kind, weight, present, where in features.kinds(features.weights, features.present, position):
+        found.append((weight * kind.table(where, features.dtype)).astype(features.dtype))
+        own = kind.offset(where)
+        if own is not None and present is not None:
+            partial.append((present, (weight * own).astype(features.dtype)))
+        elif own is not None:
+            offset = offset + weight * own
+    return Tables(found, xp.where(empty, xp.inf, offset), partial)
+
+
+def positions(features: Features, sums: list, masses: list) -> list:
+    """Where the centres of clusters are, in float64, for sums of rows, or for rows themselves and masses of 1."""
+    of_all = features.kinds(sums, masses)
+    return [kind.position(total.astype("float64", copy=False), mass) for kind, total, mass in of_all]
+
+
+def saved(features: Features, sums: list, masses: list) -> list[float]:
+    """What clusters with these sums of rows, and their means as centres, save of each part's sum of `constant`."""
+    return [
+        weight * float(kind.saved(total, mass).sum())
+        for kind, weight, total, mass in features.kinds(features.weights, sums, masses)
+    ]
+
+
+def shifts(features: Features, before: list, after: list) -> Array:
+    """How far each centre has moved; infinitely far where that says nothing of costs."""
+    if not features.bounded:
+        return namespace(after[0]).full(len(after[0]), namespace(after[0]).inf)
+    squares = [((a - b) ** 2).sum(1) for a, b in zip(after, before, strict=True)]
+    return _add(weight * square for weight, square in zip(features.weights, squares, strict=True)) ** 0.5
+
+
+def scores(found: Tables, blocks: list, begin: int, end: int) -> Array:
+    """What each cluster costs each of these rows, by rows, less what is the same for all rows and for all clusters."""
+    out = _add(block @ table.T for block, table in zip(blocks, found.tables, strict=True))
+    for present, offset in found.partial:
+        out = out + present[begin:end, None] * offset
+    return out
+
+
+def own_scores(features: Features, found: Tables, label: Array) -> Array:
+    """What its own cluster costs each row, as in `scores`."""
+
+    def of_own(table: Array) -> Callable:
+        return lambda x, rows, columns: x * table[label[rows], columns]
+
+    out = _add(row_sums(part, of_own(table)) for part, table in zip(features.parts, found.tables, strict=True))
+    for present, offset in found.partial:
+        out = out + present * offset[label]
+    return out
+
+
+def without_rounding(features: Features, costs: Array) -> Array:
+    """Costs, 0 where they may be nothing but rounding errors of their terms."""
+    xp = namespace(costs)
+    error = 64 * float(xp.finfo(features.dtype).eps) * abs(features.constant)
+    return xp.where(costs <= error, 0, costs)
+
+
+def _add(values: Any) -> Array:
+    return functools.reduce(operator.add, values)
+
+
+def _cleared(block: FeatureBlock, centre: bool) -> tuple[Any, Array | None]:
+    """The block with zeros for absent rows, and less its mean, which comes second, if it is dense and to be centred."""
+    X, present = block.X, block.present
+    if isinstance(X, Csr):
+        return (X if present is None else X.blank(~present)), None
+    if present is not None:
+        X = namespace(X).where(present[:, None], X, 0)
+    if not centre:
+        return X, None
+    n = X.shape[0] if present is None else present.sum()
+    mean = (X.sum(0, dtype="float64") / n).astype(X.dtype)
+    X = X - mean
+    if present is not None:
+        X[~present] = 0
+    return X, mean

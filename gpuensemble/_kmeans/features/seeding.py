@@ -1,0 +1,77 @@
+"""Rows to begin k-means over features with: greedy k-means++ from a sample of the rows, or random ones."""
+
+import math
+from typing import Any
+
+from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._kernels.cpu import features as cpu_features
+from gpuensemble._kmeans.features import distances
+from gpuensemble._kmeans.features.distances import Features
+
+SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sample of so many rows, the larger of both
+
+
+def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
+    """Greedy k-means++: positions of rows, each the best of a few that are drawn with probability proportional to cost.
+
+    Fewer than k if no cost is left.
+    """
+    weight = weight if features.whole is None else weight * features.whole
+    rows = seed_rows(len(features.square), k, rng)
+    if rows is not None:
+        rows = to_device(rows, device_of(weight))
+        features, weight = features.take(rows), weight if len(weight) == 1 else weight[rows]
+    xp = namespace(features.square)
+    costs = xp.full(len(features.square), xp.inf)
+    potential = xp.ones(len(costs)) * weight
+    drawn: list = []
+    while len(drawn) < k and float(potential.max()) > 0:
+        rows = _draw(potential, 2 + int(math.log(k)) if drawn else 1, rng)
+        position = positions_of(features, features.take(rows).dense(0, len(rows)))
+        new = xp.minimum(costs, _costs_of_all(features, position))
+        best = int((new * weight).sum(1).argmin())
+        drawn.append([part[best : best + 1] for part in position])
+        costs = new[best]
+        potential = costs * weight
+    return [xp.concatenate(rows) for rows in zip(*drawn, strict=True)]
+
+
+def random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
+    """Positions of rows drawn at random from those that are absent from no block."""
+    xp = namespace(features.square)
+    whole = xp.arange(len(features.square)) if features.whole is None else xp.nonzero(features.whole)[0]
+    rows = whole[to_device(rng.choice(len(whole), min(k, len(whole)), replace=False), device_of(whole))]
+    return positions_of(features, features.take(rows).dense(0, len(rows)))
+
+
+def seed_rows(n: int, k: int, rng: Any) -> Any:
+    """The random rows that the k-means++ of k clusters draws from, on the host; None: all n."""
+    size = max(SEED_ROWS, SEED_ROWS_PER_CLUSTER * k)
+    return None if n <= size else rng.choice(n, size, replace=False)
+
+
+def _costs_of_all(features: Features, position: list) -> Array:
+    """The distance of each centre, by rows, from each row, by columns."""
+    xp = namespace(features.square)
+    found = distances.tables(features, position, xp.zeros(len(position[0]), bool))
+    if device_of(found.offset) == "cpu":
+        scores = cpu_features.scores(features, found)
+    else:
+        blocks = features.row_blocks(len(found.offset))
+        scores = xp.concatenate([distances.scores(found, rows, begin, end) for begin, end, rows in blocks])
+    return distances.without_rounding(features, features.constant + found.offset[:, None] + scores.T)
+
+
+def _draw(potential: Array, n: int, rng: Any) -> Array:
+    """Rows with probability proportional to their potential, which is rounded so that prefix sums are exact."""
+    xp = namespace(potential)
+    scale = 2.0**62 / (len(potential) * float(potential.max()))
+    ends = xp.cumsum((potential * scale).astype("int64"))
+    total = int(ends[-1])  # a bounded integer would use up more draws for some totals than for others
+    places = [min(int(place * total), total - 1) for place in rng.random(n).tolist()]
+    return xp.searchsorted(ends, xp.asarray(places), side="right")
+
+
+def positions_of(features: Features, centers: list) -> list:
+    """Where centres are that are rows, or means of rows."""
+    return distances.positions(features, centers, [namespace(center).ones(len(center)) for center in centers])

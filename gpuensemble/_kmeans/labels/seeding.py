@@ -1,0 +1,186 @@
+"""Starting partitions for k-means over a table in blocks: k-means++ and random rows.
+
+Random draws are made on the host. Potentials are rounded to integers and drawn from with exact sums, in the order of
+the table's rows, so that a seed means the same rows on every device, for any blocks, and with equal rows merged or not.
+"""
+
+import bisect
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuensemble._array.devices import Array, namespace, to_device, to_host
+from gpuensemble._kernels import products
+from gpuensemble._kmeans.labels.bounds import Rows, Tables, evaluate
+from gpuensemble._kmeans.labels.lloyd import NUMBERS, Costs, Statistics, rows_of, statistics_of
+from gpuensemble._tables.blocks import Block, Table
+from gpuensemble.membership import Membership
+
+# Rows tried for each centre, K at most: a cache line of costs. More than scikit-learn's 2 + log K, which ends higher.
+CANDIDATES = 8
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """The nearest of the chosen rows: a recipe of labels."""
+
+    tables: Tables
+    number: int = field(default_factory=NUMBERS.__next__)
+
+    def labels(self, block: Block, costs: Costs) -> Array:
+        """Those of the block."""
+        found, *_ = evaluate(block.m, self.tables, rows_of(block, costs).weight)
+        return found
+
+
+class Seeds(NamedTuple):
+    """The rows that were chosen so far."""
+
+    run: int  # unlike that of any other seeding of this process
+    costs: Costs
+    chosen: Any  # Membership; None: not one yet
+    scale: float  # of potentials
+    last: int = 0  # which of the candidates was chosen last
+
+
+def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
+    """The nearest of rows that greedy k-means++ has chosen."""
+    seeds = Seeds(next(NUMBERS), costs, None, 0.0)
+    chosen = _drawn(table, seeds, table.each(_masses, costs), rng, 1)
+    seeds = seeds._replace(chosen=chosen)
+    # A power of two that brings the sum of all potentials below 2**61.
+    bound = max(table.each(_farthest, seeds)) * (table.n_rows if table.weight is None else int(table.weight.sum()))
+    seeds = seeds._replace(scale=2.0 ** (60 - math.frexp(bound)[1]) if bound > 0 else 1.0)
+    totals = [int(sums[0]) for sums in table.each(_potentials, seeds, None)]
+    while len(chosen.codes) < n_clusters and any(totals):  # 0: every row is equal to one chosen before
+        candidates = _drawn(table, seeds, totals, rng, min(CANDIDATES, n_clusters))
+        sums = table.each(_potentials, seeds, candidates)
+        best = int(sum(sums).argmin())
+        totals = [int(one[best]) for one in sums]
+        chosen = _joined(chosen, candidates, best)
+        seeds = seeds._replace(chosen=chosen, last=best)
+    return _nearest(costs, chosen)
+
+
+def random_rows(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
+    """The nearest of rows drawn at random."""
+    counted = None if table.weight is None else table.weight.nonzero()[0]
+    population = table.n_rows if counted is None else counted
+    size = min(table.n_rows if counted is None else len(counted), n_clusters)
+    rows = rng.choice(population, size, replace=False)
+    rows.sort()
+    return _nearest(costs, table.take(rows))
+
+
+def _nearest(costs: Costs, chosen: Membership) -> Seeded:
+    return Seeded(costs.tables(_alone(costs, chosen), chosen.complete))
+
+
+def _alone(costs: Costs, chosen: Membership) -> Statistics:
+    """The statistics of clusters of one row each."""
+    labels = namespace(chosen.codes).arange(len(chosen.codes), dtype="int32")
+    return statistics_of(chosen, costs.rows(chosen, constant=False), labels, len(labels))
+
+
+def _joined(chosen: Membership, candidates: Membership, best: int) -> Membership:
+    codes = namespace(chosen.codes).concatenate([chosen.codes, candidates.codes[best : best + 1]])
+    return Membership.from_coded(codes, chosen.widths, chosen.complete, None, chosen.device)
+
+
+def _drawn(table: Table, seeds: Seeds, totals: list[int], rng: Any, n: int) -> Membership:
+    """Rows drawn in proportion to their potentials, or, before one is chosen, to their masses."""
+    calls: dict[int, tuple] = {}
+    order = []
+    ends = list(itertools.accumulate(totals))
+    for draw in rng.integers(ends[-1], size=n).tolist():
+        index = bisect.bisect_right(ends, draw)
+        offsets = calls.setdefault(index, (seeds, []))[-1]
+        order.append((index, len(offsets)))
+        offsets.append(draw - (ends[index] - totals[index]))
+    found = dict(zip(calls, table.of(_located, calls), strict=True))
+    codes = [found[index][place] for index, place in order]
+    return Membership.from_coded(np.stack(codes), table.widths, table.complete, None, table.device)
+
+
+def _masses(block: Block, costs: Costs) -> int:
+    return int(_of_table(block, _unit_mass(block, costs)).sum())
+
+
+def _unit_mass(block: Block, costs: Costs) -> Array:
+    """The mass of each row of m, for a multiplicity of 1."""
+    mass = costs.rows(block.m, constant=False).mass
+    return namespace(block.m.codes).ones(len(block.m.codes), "int64") if mass is None else mass
+
+
+def _of_table(block: Block, of_m: Array) -> Array:
+    """Integers of the rows of m for the rows of the table, times their weights."""
+    values = block.of_table(of_m)
+    return values if block.weight is None else values * block.weight
+
+
+def _located(block: Block, seeds: Seeds, offsets: list[int]) -> list:
+    """The codes, on the host, of the rows where the running sum of potentials (or masses) passes the offsets."""
+    drawn_by_mass = seeds.chosen is None
+    units = _unit_mass(block, seeds.costs) if drawn_by_mass else _rounded(_to_chosen(block, seeds), seeds.scale)
+    sums = _of_table(block, units).cumsum()
+    rows = namespace(sums).searchsorted(sums, to_device(np.asarray(offsets), block.m.device), side="right")
+    return list(to_host(block.m.codes[rows if block.group is None else block.group[rows]]))
+
+
+def _farthest(block: Block, seeds: Seeds) -> float:
+    """The largest distance of a row that counts from the chosen ones."""
+    distance = _to_chosen(block, seeds)
+    return float((distance if block.multiplicity is None else distance * (block.multiplicity > 0)).max())
+
+
+def _potentials(block: Block, seeds: Seeds, candidates: Membership | None) -> Any:
+    """The sum of the potentials of all rows if a candidate is chosen next, for each of them; on the host."""
+    nearest = _to_chosen(block, seeds)[:, None]
+    if candidates is not None:
+        nearest = namespace(nearest).minimum(nearest, _distances(block, seeds.costs, candidates))
+        if block.keeps:
+            block.memo["closer"] = seeds.run, len(seeds.chosen.codes), nearest
+    units = _rounded(nearest, seeds.scale)
+    return to_host((units if block.multiplicity is None else units * block.multiplicity[:, None]).sum(0))
+
+
+def _rounded(distance: Array, scale: float) -> Array:
+    return namespace(distance).rint(distance * scale).astype("int64")
+
+
+def _to_chosen(block: Block, seeds: Seeds) -> Array:
+    """The distance of each row of m to the nearest of the chosen rows; remembered, and brought up to date."""
+    run, known, nearest = block.memo.get("nearest", (None, 0, None))
+    if run != seeds.run:
+        known, nearest = 0, None
+    run, before, closer = block.memo.pop("closer", (None, 0, None))
+    if run == seeds.run and before + 1 == len(seeds.chosen.codes):
+        nearest, known = closer[:, seeds.last].copy(), before + 1
+        block.memo["nearest"] = seeds.run, known, nearest
+    if known < len(seeds.chosen.codes):
+        closest = _distances(block, seeds.costs, seeds.chosen.take(slice(known, None))).min(1)
+        nearest = closest if nearest is None else namespace(nearest).minimum(nearest, closest)
+        block.memo["nearest"] = seeds.run, len(seeds.chosen.codes), nearest
+    return nearest
+
+
+def _distances(block: Block, costs: Costs, chosen: Membership) -> Array:
+    """The full cost of every row in clusters of one chosen row each, in float64."""
+    m, rows = block.m, rows_of(block, costs)
+    tables = costs.tables(_alone(costs, chosen), m.complete)
+    cost = products.gather_sum(m, to_device(tables.table, m.device))
+    if tables.per_partition.any():
+        cost = cost + _of_partitions(m, rows, tables)
+    return namespace(cost).maximum(rows.constant[:, None] + cost, 0).astype("float64")
+
+
+def _of_partitions(m: Membership, rows: Rows, tables: Tables) -> Array:
+    parts = tables.per_partition
+    if m.complete:
+        summed = to_device(parts, m.device)
+    else:
+        summed = products.gather_sum(m, to_device(parts.repeat(m.widths, axis=0), m.device))
+    return summed if rows.weight is None else rows.weight[:, None] * summed

@@ -1,0 +1,4 @@
+"""What the methods and the toolbox share of linear algebra: Krylov spaces, eigenvectors, singular value thresholding.
+
+May import `_array` and `_kernels`. Start with `thresholding`.
+"""

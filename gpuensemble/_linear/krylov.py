@@ -1,0 +1,91 @@
+"""Leading eigenvectors and singular triples by block iterations, from a start that may be near them.
+
+Only products are asked for. Without a tolerance nothing here waits for a device: how far an iteration got comes back as
+a number on the device, and the caller, who reads it together with his own, repeats the work by a full decomposition
+where that was not far enough.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gpuensemble._array.devices import Array, namespace
+
+
+class Eigen(NamedTuple):
+    """Leading eigenvalues, descending, and eigenvectors; the residual of each."""
+
+    values: Array
+    vectors: Array
+    residual: Array
+
+
+def eigenvectors(
+    product: Callable[[Array], Array], start: Array, depth: int, tolerance: float | None = None, n_wanted: int = 0
+) -> Eigen:
+    """As many leading eigenvectors of a symmetric matrix as `start` has columns, from the block Krylov space of it.
+
+    The space grows by a product at a time to `depth` blocks, as far as the matrix has room for them. With a tolerance
+    it stops where the residuals of the first `n_wanted` are at most that part of the largest eigenvalue.
+
+    Parameters
+    ----------
+    product : function
+        The matrix times some columns.
+    start : array, n x width
+        Orthonormal columns.
+    depth : int
+    tolerance : float, optional
+    n_wanted : int
+    """
+    xp = namespace(start)
+    n, width = start.shape
+    basis, images = start, product(start)
+    while True:
+        last = basis.shape[1] + width > (depth * width if tolerance is None else min(n, depth * width))
+        if last or tolerance is not None:
+            found = _ritz(basis, images, width, average=tolerance is None)
+            if last or float(found.residual[:n_wanted].max()) <= (tolerance or 0) * float(found.values[0]):
+                return found
+        block = images[:, -width:]
+        for _ in range(2):  # once more for the orthogonality that rounding took
+            block = block - basis @ (basis.T @ block)
+            block, r = xp.linalg.qr(block)
+        # what lies in the basis already, at an invariant start, is left out
+        block = block * (abs(xp.diagonal(r)) > 0.5)
+        basis = xp.concatenate([basis, block], axis=1)
+        images = xp.concatenate([images, product(block)], axis=1)
+
+
+def _ritz(basis: Array, images: Array, width: int, average: bool) -> Eigen:
+    """The best eigenvectors within a basis; `average`: from both halves of the small matrix, else from the lower."""
+    xp = namespace(basis)
+    inner = basis.T @ images
+    values, inner = xp.linalg.eigh((inner + inner.T) / 2 if average else inner)
+    values, inner = values[::-1][:width], inner[:, ::-1][:, :width]
+    vectors = basis @ inner
+    return Eigen(values, vectors, ((images @ inner - vectors * values) ** 2).sum(0) ** 0.5)
+
+
+class Triples(NamedTuple):
+    """The leading part u @ diag(sigma) @ v.T of X, sigma descending; `angle`: how far the last pass turned v."""
+
+    u: Array
+    sigma: Array
+    v: Array
+    angle: Array
+
+
+def singular_triples(x: Array, start: Array, n_passes: int) -> Triples:
+    """Block power iteration with X'X from the columns of `start`, orthonormalised on either side of each pass.
+
+    Columns of `start` that are drawn at random make a direction show that earlier blocks missed.
+    """
+    xp = namespace(x)
+    v, _ = xp.linalg.qr(start)
+    for _ in range(n_passes):
+        before = v
+        u, _ = xp.linalg.qr(x @ v)
+        v, inner = xp.linalg.qr(x.T @ u)
+    left, sigma, right = xp.linalg.svd(inner)
+    v, u = v @ left, u @ right.T
+    return Triples(u, sigma, v, ((v - before @ (before.T @ v)) ** 2).sum(0) ** 0.5)

@@ -1,0 +1,204 @@
+"""Singular value thresholding: the choice of an algorithm, and the algorithms. Nothing is checked here.
+
+The thresholds belong to the singular values in descending order: sigma becomes (sigma - threshold)_+.
+"""
+
+from typing import Any, NamedTuple
+
+import scipy.linalg
+
+from gpuensemble._array.devices import Array, device_of, namespace, on, to_host
+from gpuensemble._kernels.cpu import slices as cpu_slices
+from gpuensemble._kernels.cuda import slices as cuda_slices
+
+SLICE_ROWS = 8  # a slice has at most so many rows
+PAIRED = (2, 4, 6, 8)  # rows of a slice that can come in pairs
+SMALL = 128  # up to this size the Gram matrices of a batch are made and used at once, by measurement
+BATCHED = 32  # up to this size CuPy's SVD is batched
+CARE = {"float32": 1e-2, "float64": 1e-5}  # of the largest singular value: the Gram matrix blurs smaller ones
+FEW = 8  # an eighth of the eigenvectors, or less, are found one by one
+
+
+class Shrunk(NamedTuple):
+    """A matrix after thresholding: the matrix, its singular values, and singular vectors of its shorter side.
+
+    `values` are descending, and `basis` has a column for each of them, on the right of a square matrix. On the CPU
+    those that vanished are left out. `unsure`: whether a value was too small to be exact; see `by_gram_at_once`.
+    """
+
+    matrix: Array
+    values: Array
+    basis: Array
+    unsure: Any = False
+
+
+class Layout(NamedTuple):
+    """Where slices lie in an array, counted in complex numbers: see kernels/slices.cu."""
+
+    n_slices: int
+    n_rows: int
+    length: int
+    slice_stride: int
+    row_stride: int
+    step: int
+    period: int
+
+
+def algorithm(shape: tuple, kind: str, device: str) -> str:
+    """What finds the singular values of matrices of this shape and kind of dtype, the function `by_...` below.
+
+    By measurement on a CPU (bench/bench_prox.py, "slices" and "matrices"). On a device: CuPy's batched SVD is a Python
+    loop beyond 32 rows or columns, and an eigenvalue problem costs less than an SVD.
+    """
+    small, large = sorted(shape[-2:])
+    if 2 <= small <= SLICE_ROWS and (kind == "c" or device != "cpu"):
+        return "slices"
+    if device == "cpu":
+        return "products" if small <= SMALL else "gram"
+    return "svd" if large <= BATCHED else "gram"
+
+
+def thresholded(x: Array, tau: float, weights: Array | None) -> Array:
+    """The matrices with their singular values reduced."""
+    name = algorithm(x.shape, x.dtype.kind, device_of(x))
+    if name == "gram":
+        if x.ndim > 2:
+            return namespace(x).stack([thresholded(part, tau, weights) for part in x])
+        return by_gram(x, thresholds(x, tau, weights)).matrix
+    return {"slices": by_slices, "products": by_products, "svd": by_svd}[name](x, tau, weights)
+
+
+def thresholds(x: Array, tau: float, weights: Array | None) -> Array:
+    """One threshold for each singular value."""
+    xp, dtype = namespace(x), x.real.dtype
+    return xp.full(min(x.shape[-2:]), tau, dtype) if weights is None else (tau * weights).astype(dtype)
+
+
+def by_svd(x: Array, tau: float, weights: Array | None) -> Array:
+    """By LAPACK's or cuSOLVER's SVD."""
+    xp = namespace(x)
+    u, sigma, v = xp.linalg.svd(x, full_matrices=False)
+    return (u * xp.maximum(sigma - thresholds(x, tau, weights), 0)[..., None, :]) @ v
+
+
+def by_products(x: Array, tau: float, weights: Array | None) -> Array:
+    """By the Gram matrices of a batch at once; by the SVD where they blur a singular value that counts."""
+    if x.shape[-2] < x.shape[-1]:
+        return by_products(x.conj().swapaxes(-2, -1), tau, weights).conj().swapaxes(-2, -1)
+    xp, limits, turned = namespace(x), thresholds(x, tau, weights)[::-1], x.conj().swapaxes(-2, -1)
+    squares, vectors = xp.linalg.eigh(turned @ x)
+    sigma = xp.maximum(squares, 0) ** 0.5
+    kept = sigma > limits
+    share = xp.where(kept, 1 - limits / xp.where(kept, sigma, 1), 0)
+    out = x @ ((vectors * share[..., None, :]) @ vectors.conj().swapaxes(-2, -1))
+    unsure = (xp.maximum(sigma, limits) < CARE[limits.dtype.name] * sigma[..., -1:]).any(-1)
+    if bool(unsure.any()):
+        out[unsure] = by_svd(x[unsure], tau, weights)
+    return out
+
+
+def by_slices(x: Array, tau: float, weights: Array | None) -> Array:
+    """By the kernel for slices with at most 8 rows or columns."""
+    xp = namespace(x)
+    work = x.astype(xp.result_type(x.dtype, "complex64"))
+    slices = work.reshape(-1, *x.shape[-2:])
+    shrink_slices(slices if x.shape[-2] <= x.shape[-1] else slices.swapaxes(1, 2), tau, weights)
+    return work if x.dtype.kind == "c" else xp.ascontiguousarray(work.real)
+
+
+def shrink_slices(slices: Array, tau: float, weights: Array | None = None, mirrored: bool = False) -> None:
+    """Threshold complex slices, F x V x n with V from 2 to 8, in place; the axes may be a transposition.
+
+    `mirrored`: the slices are half of the spectrum of V real rows, which came as V / 2 complex ones; row j of
+    frequency f and the conjugate of that of -f are two rows of slice f.
+    """
+    xp, kernels = namespace(slices), cpu_slices if device_of(slices) == "cpu" else cuda_slices
+    order = sorted(range(3), key=lambda axis: -slices.strides[axis])
+    flat = slices.transpose(*order).view(slices.real.dtype).reshape(-1)
+    n, rows, length = slices.shape
+    size, period = (n // 2 + 1, n) if mirrored else (n, 0)
+    slice_stride, row_stride, step = (stride // slices.itemsize for stride in slices.strides)
+    layout = Layout(size, rows * (1 + mirrored), length, slice_stride, row_stride, step, period)
+    if weights is not None:
+        weights = xp.ascontiguousarray(weights.astype("float64"))
+    with on(device_of(slices)):
+        kernels.shrink_slices(flat, layout, float(tau), weights)
+
+
+def by_gram(x: Array, limits: Array, n_wanted: int | None = None) -> Shrunk:
+    """By the eigenvectors of the Gram matrix, one matrix, in levels.
+
+    The Gram matrix has an error of the order of eps sigma_1^2. So only the singular values above CARE sigma_1 are taken
+    from it; they are deflated, and the rest has a Gram matrix of its own, unless its thresholds are above all of it.
+    `n_wanted`: how many singular values to look for at first; all, if that turns out to be too few.
+    """
+    if x.shape[0] < x.shape[1]:
+        turned = by_gram(x.conj().T, limits, n_wanted)
+        return turned._replace(matrix=turned.matrix.conj().T)
+    care, size, done = CARE[x.real.dtype.name], x.shape[1], 0
+    on_host = to_host(limits)
+    levels: list[Shrunk] = []
+    while True:
+        sigma, vectors = _leading(x.conj().T @ x, size - done, n_wanted)
+        host = to_host(sigma)
+        trusted = int((host >= care * host[0]).sum())
+        bound = care * host[0] if trusted < len(host) else host[-1]  # of the values that are left
+        vectors = vectors[:, :trusted]
+        for level in levels:  # rounding has left a little of the deflated vectors
+            vectors = vectors - level.basis @ (level.basis.conj().T @ vectors)
+        levels.append(_shrunk(x, vectors, sigma[:trusted], limits[done : done + trusted]))
+        done += trusted
+        if done == size or on_host[done:].min() >= bound:
+            return _together(levels)
+        n_wanted = None if n_wanted is None or trusted == len(host) else n_wanted - trusted
+        x = x - (x @ vectors) @ vectors.conj().T
+
+
+def by_gram_at_once(x: Array, limits: Array) -> Shrunk:
+    """`by_gram` without a second level, and without waiting for the device: `unsure` is an array of one bool."""
+    if x.shape[0] < x.shape[1]:
+        turned = by_gram_at_once(x.conj().T, limits)
+        return turned._replace(matrix=turned.matrix.conj().T)
+    sigma, vectors = _leading(x.conj().T @ x, x.shape[1], None)
+    largest = namespace(x).maximum(sigma, limits)
+    unsure = (largest < CARE[x.real.dtype.name] * sigma[0]).any()
+    return _shrunk(x, vectors, sigma, limits)._replace(unsure=unsure)
+
+
+def _leading(gram: Array, size: int, n_wanted: int | None) -> tuple[Array, Array]:
+    """Singular values, descending, and vectors from a Gram matrix: `size` of them, or `n_wanted` if these are few."""
+    # Filtered block iterations from an earlier basis, with a Cholesky factorisation to prove that nothing is missed,
+    # took as long as LAPACK's few eigenvectors at n = 800 and 1600, which need no proof.
+    xp = namespace(gram)
+    if n_wanted is not None and n_wanted * FEW <= len(gram) and device_of(gram) == "cpu":
+        last = len(gram) - 1
+        squares, vectors = scipy.linalg.eigh(
+            gram, subset_by_index=(last + 1 - n_wanted, last), overwrite_a=True, check_finite=False
+        )
+        size = n_wanted
+    else:
+        squares, vectors = xp.linalg.eigh(gram)
+    return xp.maximum(squares[::-1][:size], 0) ** 0.5, vectors[:, ::-1][:, :size]
+
+
+def _shrunk(x: Array, vectors: Array, sigma: Array, limits: Array) -> Shrunk:
+    """x on some right singular vectors, its singular values reduced; on the CPU without those that vanish."""
+    xp = namespace(x)
+    kept = sigma > limits
+    if device_of(x) == "cpu":
+        vectors, sigma, limits = vectors[:, kept], sigma[kept], limits[kept]
+        share = (sigma - limits) / sigma
+    else:
+        share = xp.where(kept, (sigma - limits) / xp.where(kept, sigma, 1), 0)
+    return Shrunk(((x @ vectors) * share) @ vectors.conj().T, share * sigma, vectors)
+
+
+def _together(levels: list[Shrunk]) -> Shrunk:
+    if len(levels) == 1:
+        return levels[0]
+    xp = namespace(levels[0].matrix)
+    matrix = levels[0].matrix
+    for level in levels[1:]:
+        matrix = matrix + level.matrix
+    values = xp.concatenate([level.values for level in levels])
+    return Shrunk(matrix, values, xp.concatenate([level.basis for level in levels], axis=1))

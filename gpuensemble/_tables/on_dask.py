@@ -1,0 +1,224 @@
+"""Blocks on the workers of a Dask cluster, where they stay: the only file that knows Dask."""
+
+import contextlib
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpuensemble._array.devices import on, to_host
+from gpuensemble._tables.blocks import Block, Table, add
+
+
+def large_graphs() -> contextlib.AbstractContextManager:
+    """In it Dask does not warn of large tasks: tables are sent as tasks on purpose, so that what is lost is redone."""
+    import dask
+
+    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
+
+
+def is_dask(value: Any) -> bool:
+    """Whether it is a Dask array or DataFrame."""
+    return type(value).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(value, "to_delayed")
+
+
+def current_client(client: Any) -> Any:
+    """The client that was given, else the current one of this process; None: there is none."""
+    if client is not None:
+        return client
+    try:
+        from distributed import get_client
+    except ImportError:
+        return None
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+def delayed_parts(collection: Any) -> list:
+    """The parts of a Dask array or DataFrame, rows of it each."""
+    if hasattr(collection, "rechunk"):
+        if collection.ndim != 2:
+            raise ValueError(f"`labels` must be a table of samples x partitions, got shape {collection.shape}.")
+        return collection.rechunk({1: -1}).to_delayed().ravel().tolist()
+    return collection.to_delayed()
+
+
+class Cluster:
+    """One object for each block, on the workers of a Dask cluster. All of it are tasks, so what is lost is redone."""
+
+    TOGETHER = 8  # blocks of a worker whose sums one task adds up
+    FAN_IN = 4  # sums of workers added up at a time
+
+    def __init__(self, client: Any, futures: list):
+        self.client, self.futures = client, futures
+        self.sent: dict[int, Any] = {}
+
+    @classmethod
+    def loading(cls, client: Any, parts: list) -> "Cluster":
+        """From functions of nothing, as many on each worker, or parts of a collection, where they are."""
+        with large_graphs():
+            if hasattr(parts[0], "dask"):
+                return cls(client, client.compute(parts))
+            workers = [name for name, threads in client.nthreads().items() for _ in range(threads)]
+            homes = [workers[i * len(workers) // len(parts)] for i in range(len(parts))]
+            return cls(
+                client,
+                [client.submit(_call, part, **_at(home)) for part, home in zip(parts, homes, strict=True)],
+            )
+
+    def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
+        """function(object, *own, *shared) of each."""
+        return self.client.gather(self.submit(function, shared, own))
+
+    def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
+        """Futures of function(object, *own, *shared)."""
+        own = [()] * len(self.futures) if own is None else own
+        with large_graphs():
+            sent = self._sent(shared)
+            return [
+                self.client.submit(_apply, function, one, more, *sent, **_at(home))
+                for one, more, home in zip(self.futures, own, self._homes(), strict=True)
+            ]
+
+    def total(self, function: Callable, shared: tuple) -> Any:
+        """The sum of function(object, *shared): added up on each worker, then between them."""
+        with large_graphs():
+            sent = self._sent(shared)
+            threads = self.client.nthreads()
+            blocks: dict[Any, list] = {}
+            for future, home in zip(self.futures, self._homes(), strict=True):
+                blocks.setdefault(home, []).append(future)
+            futures = [
+                self._sum_of_worker(function, home, some, threads.get(home, 1), sent) for home, some in blocks.items()
+            ]
+            while len(futures) > 1:
+                futures = [self.client.submit(_add_all, *some, pure=False) for some in _in_lots(futures, self.FAN_IN)]
+        return futures[0].result()
+
+    def some(self, indices: Iterable[int]) -> "Cluster":
+        """Of some blocks."""
+        return Cluster(self.client, [self.futures[i] for i in indices])
+
+    def _sent(self, shared: tuple) -> list:
+        """Futures of what all blocks are given: sent to one worker, and passed on between them.
+
+        What has a number, such as the tables of an iteration, is needed again in the next one, and sent once.
+        """
+        numbered = [getattr(value, "number", None) for value in shared]
+        rest = tuple(value if number is None else None for value, number in zip(shared, numbered, strict=True))
+        self.sent = {number: future for number, future in self.sent.items() if number in numbered}
+        for value, number in zip(shared, numbered, strict=True):
+            if number is not None and number not in self.sent:
+                self.sent[number] = self.client.submit(_same, value, pure=False)
+        kept = [None if number is None else self.sent[number] for number in numbered]
+        return [self.client.submit(_same, rest, pure=False), *kept]
+
+    def _homes(self) -> list:
+        """The worker that has each block; None: none."""
+        from distributed import wait
+
+        wait(self.futures)
+        where = self.client.who_has(self.futures)
+        return [min(where.get(future.key, ()), default=None) for future in self.futures]
+
+    def _sum_of_worker(self, function: Callable, home: Any, blocks: list, threads: int, sent: list) -> Any:
+        size = max(1, min(self.TOGETHER, len(blocks) // threads))
+        parts = [
+            self.client.submit(_total_of, function, len(some), *some, *sent, **_at(home))
+            for some in _in_lots(blocks, size)
+        ]
+        return parts[0] if len(parts) == 1 else self.client.submit(_add_all, *parts, **_at(home))
+
+
+class OnDask(Table):
+    """Blocks that stay on the workers of a Dask cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        bounds: list[int],
+        widths: Any,
+        complete: bool,
+        categories: list | None,
+        weight: Any = None,
+    ):
+        super().__init__(bounds, widths, complete, categories, weight)
+        self.cluster = cluster
+
+    def total(self, step: Callable, *shared: Any) -> Any:
+        """The sum of step(block, *shared) over the blocks."""
+        return self.cluster.total(_Step(step), shared)
+
+    def each(self, step: Callable, *shared: Any) -> list:
+        """step(block, *shared) of each block, in their order."""
+        return self.cluster.each(_Step(step), shared)
+
+    def in_turn(self, step: Callable, *shared: Any) -> Iterator:
+        """step(block, *shared) of each block, in their order, one at a time in this process."""
+        futures = self.cluster.submit(_Step(step), shared)
+        while futures:
+            yield futures.pop(0).result()
+
+    def of(self, step: Callable, calls: dict[int, tuple]) -> list:
+        """step(block, *arguments) of some blocks, each with arguments of its own."""
+        return self.cluster.some(calls).each(_Step(step), own=calls.values())
+
+    def arrays(self, step: Callable, shared: tuple, dtypes: Iterable[str]) -> tuple:
+        """What the step finds for each row, as Dask arrays on the workers."""
+        import dask.array
+
+        futures = self.cluster.submit(_Step(step), shared)
+        lengths = [last - first for first, last in itertools.pairwise(self.bounds)]
+        found = []
+        for i, dtype in enumerate(dtypes):
+            parts = [self.cluster.client.submit(operator.getitem, future, i, pure=False) for future in futures]
+            chunks = [dask.array.from_delayed(part, (n,), dtype) for part, n in zip(parts, lengths, strict=True)]
+            found.append(dask.array.concatenate(chunks))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step on a worker: on the device of the block; arrays come back on the host."""
+
+    step: Callable
+
+    def __call__(self, block: Block, *shared: Any) -> Any:
+        with on(block.m.device):
+            found = self.step(block, *shared)
+        return tuple(map(to_host, found)) if isinstance(found, tuple) else found
+
+
+def _at(home: Any) -> dict[str, Any]:
+    """How to submit a task to a worker, or to any if that one is lost."""
+    return {"pure": False} if home is None else {"pure": False, "workers": [home], "allow_other_workers": True}
+
+
+def _call(function: Callable) -> Any:
+    return function()
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _apply(function: Callable, value: Any, own: tuple, rest: tuple, *kept: Any) -> Any:
+    """With the shared arguments put together again: those that were kept, and the rest."""
+    return function(value, *own, *(one if one is not None else two for one, two in zip(kept, rest, strict=True)))
+
+
+def _total_of(function: Callable, n: int, *given: Any) -> Any:
+    """The sum over n objects."""
+    return functools.reduce(add, (_apply(function, value, (), *given[n:]) for value in given[:n]))
+
+
+def _add_all(*parts: Any) -> Any:
+    return functools.reduce(add, parts)
+
+
+def _in_lots(values: list, size: int) -> list[list]:
+    return [values[i : i + size] for i in range(0, len(values), size)]

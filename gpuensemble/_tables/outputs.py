@@ -1,0 +1,71 @@
+"""What a fit over blocks gives back, an entry for each row: in memory, on disk or on a cluster."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpuensemble._array.devices import to_device, to_host
+from gpuensemble._tables.blocks import InMemory, Table
+from gpuensemble._tables.on_dask import OnDask
+from gpuensemble._tables.whole import whole
+
+DTYPES = ("int32", "float64")  # of labels and confidences
+
+
+def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> tuple[Any, Any]:
+    """Labels and confidences, which `step` finds for each block.
+
+    Arrays in the caller's library, or on a cluster Dask arrays. With `out`, the path of an `.npy` file, both are
+    written to disk, the confidences beside the labels, and come back memory-mapped.
+    """
+    if out is not None:
+        return _on_disk(table, Path(out), step, shared)
+    if isinstance(table, OnDask):
+        return table.arrays(step, shared, DTYPES)
+    if isinstance(table, InMemory):
+        labels, confidence = table.columns(step, *shared)
+        return to_device(labels, home), to_device(confidence, home)
+    into = (np.empty(table.n_rows, DTYPES[0]), np.empty(table.n_rows, DTYPES[1]))
+    for first, parts in _parts(table, step, shared):
+        for array, part in zip(into, parts, strict=True):
+            array[first : first + len(part)] = part
+    return into
+
+
+def check(out: Any) -> None:
+    """Raise unless it is None, or a path that ends in .npy in a folder that is there."""
+    if out is None:
+        return
+    if not isinstance(out, str | Path) or Path(out).suffix != ".npy":
+        raise ValueError(f"`out` must be the path of an .npy file, got {out!r}.")
+    if not Path(out).resolve().parent.is_dir():
+        raise ValueError(f"`out` must be in a folder that is there, got {str(out)!r}.")
+
+
+def confidence_path(out: Path) -> Path:
+    """Where the confidences are, beside the labels."""
+    return out.with_suffix(".confidence.npy")
+
+
+def _on_disk(table: Table, out: Path, step: Callable, shared: tuple) -> tuple[Any, Any]:
+    """Both files are written to the end before either takes its name."""
+    paths = (out, confidence_path(out))
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(whole(str(path))) for path in paths]
+        for file, dtype in zip(files, DTYPES, strict=True):
+            header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (table.n_rows,)}
+            np.lib.format.write_array_header_1_0(file, header)
+        for _, parts in _parts(table, step, shared):
+            for file, part, dtype in zip(files, parts, DTYPES, strict=True):
+                file.write(part.astype(dtype, copy=False).tobytes())
+    labels, confidence = (np.load(path, mmap_mode="r") for path in paths)
+    return labels, confidence
+
+
+def _parts(table: Table, step: Callable, shared: tuple) -> Iterator[tuple[int, tuple]]:
+    """The first row of each block, and what the step finds, on the host."""
+    for first, parts in zip(table.bounds, table.in_turn(step, *shared), strict=False):
+        yield first, tuple(map(to_host, parts))

@@ -1,0 +1,60 @@
+"""What our estimators share with scikit-learn's: pickling, and for those of label tables tags and names of columns."""
+
+from typing import Any
+
+from sklearn.base import BaseEstimator, ClusterMixin
+
+from gpuensemble._array.devices import device_of, to_host
+
+
+class Consensus(ClusterMixin, BaseEstimator):
+    """An estimator whose pickle holds NumPy arrays only, so that it loads on a machine without CuPy."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value if device_of(value) == "cpu" else to_host(value) for name, value in state.items()}
+
+
+class LabelConsensus(Consensus):
+    """An estimator whose input is a table of labels, samples x partitions.
+
+    `fit` sets `n_features_in_`, the number of partitions, and `feature_names_in_` if a DataFrame names them by text.
+    """
+
+    _takes_holes = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.allow_nan = self._takes_holes
+        tags.input_tags.positive_only = True
+        return tags
+
+    def _remember_columns(self, labels: Any, n_partitions: int) -> None:
+        """What `fit` saw."""
+        self.n_features_in_ = n_partitions
+        names = _names(labels)
+        if names is not None:
+            self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_columns(self, labels: Any) -> None:
+        """Raise if the columns of another table are called otherwise, or in another order, than those of `fit`."""
+        names, known = _names(labels), getattr(self, "feature_names_in_", None)
+        if names is None or known is None or list(names) == list(known):
+            return
+        pairs = zip([*names, *[None] * len(known)], [*known, *[None] * len(names)], strict=True)
+        found, expected = next((one, two) for one, two in pairs if one != two)
+        raise ValueError(
+            f"`labels` must have the columns that `fit` saw, in that order, got {found!r} instead of {expected!r}."
+        )
+
+
+def _names(labels: Any) -> Any:
+    """The names of a DataFrame's columns, as objects, if all are text."""
+    columns = getattr(labels, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return None
+    return columns.to_numpy(dtype=object)

@@ -1,0 +1,5 @@
+"""CMVC: the estimator, and the views that it takes."""
+
+from gpuensemble.estimators.cmvc.estimator import CMVC
+
+__all__ = ["CMVC"]

@@ -1,0 +1,309 @@
+"""CMVC: consensus guided multi-view clustering.
+
+Liu, Fu: Consensus Guided Multi-View Clustering, ACM Transactions on Knowledge Discovery from Data, 2018.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from sklearn.exceptions import ConvergenceWarning
+
+from gpuensemble._array import checks, csr, threads
+from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
+from gpuensemble._array.progress import shown
+from gpuensemble._array.random import generators
+from gpuensemble._kmeans.features import lloyd as features
+from gpuensemble._kmeans.features.distances import DISTANCES, FeatureBlock, Features, prepare
+from gpuensemble._kmeans.features.seeding import seed_rows
+from gpuensemble._kmeans.labels import lloyd, seeding
+from gpuensemble._kmeans.labels.costs import KCCCosts
+from gpuensemble._tables.blocks import InMemory, whole
+from gpuensemble.estimators._base.labels import Consensus
+from gpuensemble.estimators.cmvc import views
+from gpuensemble.membership import Membership
+
+UTILITIES = {"sqeuclidean": "category", "kl": "entropy", "cosine": "cosine"}  # Table 4
+CONSENSUS_STARTS, TRIAL_ITERATIONS = 5, 3  # by k-means++, for the first consensus
+INNER_ITERATIONS = 300  # of each k-means inside, at most
+
+
+class Settings(NamedTuple):
+    """What a run needs to know."""
+
+    n_clusters: int
+    distance: str
+    trade_off: float
+    update: str
+    n_init: int
+    max_iter: int
+    in_turn: Callable  # map, or that of a pool of threads
+
+
+class Partition(NamedTuple):
+    """A base partition: labels, -1 for an absent sample; the number of clusters; the cost of the features."""
+
+    labels: Array
+    width: int
+    cost: float
+
+
+class Run(NamedTuple):
+    """The outcome of a run."""
+
+    labels: Array
+    base: list[Partition]
+    path: list[float]
+    changed: int  # labels that the last iteration changed
+
+    @property
+    def objective(self) -> float:
+        """At the end."""
+        return self.path[-1]
+
+
+class CMVC(Consensus):
+    """Consensus guided multi-view clustering: base partitions of all views and their consensus, together; linear in n.
+
+    Minimises sum_v |X_v - H_v C_v|^2 + lambda |H_v - H* G_v|^2 over the base partitions H_v and the consensus H*
+    (Eq. 4), or the same with other distances. In turns, H* is found by `KCC` from the base partitions, and each H_v by
+    k-means guided by H*.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Of the consensus, and of each base partition.
+    distance : {"cosine", "sqeuclidean", "kl"}
+        |x| - x.c/|c|, |x - c|^2, or sum x log(x/c) of x and c as distributions, times the sum of x (Table 3); for
+        features, and as the utility for partitions (Table 4). With "cosine" and "kl" a row counts by its size: rows of
+        one length or sum give every sample the same say, and `trade_off` its meaning.
+    trade_off : float
+        lambda: how much the consensus guides the base partitions.
+    update : {"approximate", "exact"}
+        "approximate": k-means on [X_v, H*], the second part weighted by lambda (Theorem 4.2). "exact": Eqs. 8, 9 and
+        12, which never raise Eq. 4; for squared Euclidean distances only.
+    n_subviews : int
+        Base partitions of each view, each from random columns.
+    feature_ratio : float
+        The share of a view's columns that each of them sees, more than 0 and at most 1.
+    n_init : int
+        Starts of the first k-means of each base partition, from random rows; the best one counts.
+    max_iter : int
+        Most iterations. They end when the consensus stays the same.
+    random_state : int, Generator or None
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N".
+    dtype : {"float64", "float32"} or None
+        Of the views and of the cost tables; float64 by default.
+    verbose : int
+        1: a progress bar on stderr.
+
+    Attributes
+    ----------
+    labels_ : array of n int32
+    base_labels_ : array of int32, n x partitions
+        The base partitions of the first view, then of the second, and so on; -1 where a sample is absent.
+    objective_, objective_path_ : float, list of float
+        Eq. 4 with the chosen distance, after each iteration. The approximate update may raise it.
+    n_iter_ : int
+    device_ : str
+
+    Notes
+    -----
+    The first H* is the best of five k-means++ starts of `KCC`, which draw from a random sample of max(4096, 64 *
+    n_clusters) rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpuensemble as ge
+    >>> one, two = np.repeat(np.eye(2), 3, axis=0), np.repeat([[5.0, 1], [1, 5]], 3, axis=0)
+    >>> two[0] = np.nan  # the first sample is absent from the second view
+    >>> ge.CMVC(2, n_subviews=3, feature_ratio=1, random_state=0, device="cpu").fit([one, two]).base_labels_.shape
+    (6, 6)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int,
+        *,
+        distance: str = "cosine",
+        trade_off: float = 0.01,
+        update: str = "approximate",
+        n_subviews: int = 10,
+        feature_ratio: float = 0.5,
+        n_init: int = 1,
+        max_iter: int = 100,
+        random_state: Any = None,
+        device: str = "auto",
+        dtype: str | None = None,
+        verbose: int = 0,
+    ):
+        self.n_clusters = n_clusters
+        self.distance = distance
+        self.trade_off = trade_off
+        self.update = update
+        self.n_subviews = n_subviews
+        self.feature_ratio = feature_ratio
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def fit(self, views: Any, y: Any = None, *, present: Any = None) -> "CMVC":
+        """Cluster samples by several feature matrices.
+
+        Parameters
+        ----------
+        views : list of n x d_v matrices
+            Dense or sparse, of NumPy, SciPy or CuPy, or DataFrames, in any mix. A sparse view stays sparse; on a GPU a
+            block of its rows at a time is made dense. A dense row of NaN is a sample that is absent from the view.
+        y : ignored
+        present : n x views booleans, optional
+            Where a sample is present. The rows of absent samples may hold anything.
+
+        Returns
+        -------
+        self
+        """
+        given = _entries(views)
+        device = choose_device(self.device, *given)
+        with on(device):
+            self._fit(views, present, device, device_of(given[0]) if given else "cpu")
+        return self
+
+    def _fit(self, given: Any, present: Any, device: str, home: str) -> None:
+        dtype = self._check_parameters()
+        checked = views.checked(given, present, self.distance, device, dtype)
+        n = checked[0].X.shape[0]
+        checks.integer(self.n_clusters, "n_clusters", 1, n, "n_samples")
+        dealer, rng = generators(self.random_state, 2)
+        ratio = checks.ratio(self.feature_ratio, "feature_ratio")
+        parts = list(views.subviews(checked, self.n_subviews, ratio, self.distance, dealer))
+        rule = "have a feature other than 0 in a sub-view"
+        views.refuse_unseen([part.present[0] for part in parts], range(n), rule, "without")
+        with threads.one_blas_thread():
+            in_turn = threads.each if device == "cpu" else map
+            settings = Settings(
+                self.n_clusters, self.distance, float(self.trade_off), self.update, self.n_init, self.max_iter, in_turn
+            )
+            found = run(parts, *start(parts, settings, rng), settings, self.verbose)
+        self._store(found, device, home)
+
+    def _check_parameters(self) -> str:
+        checks.choice(self.distance, "distance", DISTANCES)
+        checks.choice(self.update, "update", ("approximate", "exact"))
+        if self.update == "exact" and self.distance != "sqeuclidean":
+            raise ValueError(f"`distance` must be 'sqeuclidean' for the exact update, got {self.distance!r}.")
+        checks.threshold(self.trade_off, "trade_off")
+        checks.ratio(self.feature_ratio, "feature_ratio")
+        for name in ("n_subviews", "n_init", "max_iter"):
+            checks.integer(getattr(self, name), name, 1)
+        checks.integer(self.verbose, "verbose", 0)
+        return checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
+
+    def _store(self, run: Run, device: str, home: str) -> None:
+        """Results, in the caller's library."""
+        if run.changed:
+            warnings.warn(
+                f"`max_iter` = {self.max_iter} iterations did not lead to convergence: the last one changed "
+                f"{run.changed} labels of the consensus; raise `max_iter` or lower `trade_off`.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        xp = namespace(run.labels)
+        used, labels = xp.unique(run.labels, return_inverse=True)
+        if len(used) < self.n_clusters:
+            warnings.warn(
+                f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {len(used)} clusters.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self.labels_ = to_device(labels.astype("int32"), home)
+        self.base_labels_ = to_device(xp.stack([one.labels for one in run.base], axis=1), home)
+        self.objective_, self.objective_path_ = run.objective, run.path
+        self.n_iter_, self.device_ = len(run.path), device
+
+
+def _entries(given: Any) -> list:
+    """What tells the library and device of each view."""
+    return [csr.entries(X) for X in given] if isinstance(given, list | tuple) else []
+
+
+def start(parts: list[Features], settings: Settings, rng: Any) -> tuple[list[Partition], Array]:
+    """Algorithm 3, line 1: base partitions by k-means alone; and a first consensus, the best of several starts."""
+    *rngs, last = generators(rng, len(parts) + 1)
+
+    def alone(part: Features, rng: Any) -> Partition:
+        return _partition(part, settings, rng=rng, init="random", n_init=settings.n_init)
+
+    base = list(settings.in_turn(alone, parts, rngs))
+    m = membership(base)
+    rows = seed_rows(len(m.codes), settings.n_clusters, last)
+    table, sample = whole(m), whole(m if rows is None else m.take(to_device(rows, m.device)))
+    by = _costs(table, "category")
+    seeds = [seeding.plus_plus(sample, by, settings.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
+    starts = [seed.labels(table.block, by) for seed in seeds]
+    return base, min((fuse(table, start, settings, TRIAL_ITERATIONS) for start in starts), key=lambda run: run[1])[0]
+
+
+def run(parts: list[Features], base: list[Partition], labels: Array, settings: Settings, verbose: int = 0) -> Run:
+    """Algorithm 3 of CMVC, from base partitions and a consensus of them."""
+    fused, _ = fuse(whole(membership(base)), labels, settings)
+    path = []
+    for _ in shown(range(settings.max_iter), "iterations", verbose, settings.max_iter):
+        labels = fused
+        base = guide(parts, base, labels, settings)
+        fused, disagreement = fuse(whole(membership(base)), labels, settings)
+        path.append(sum(one.cost for one in base) + settings.trade_off * disagreement)
+        changed = int((fused != labels).sum())
+        if not changed:
+            break
+    return Run(fused, base, path, changed)
+
+
+def fuse(table: InMemory, labels: Array, settings: Settings, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
+    """Line 4: H* by k-means on [H_1 .. H_r], from the current one (Eqs. 3 and 21; with holes 23 and 25); its cost."""
+    costs = _costs(table, UTILITIES[settings.distance])
+    run = lloyd.lloyd(table, costs, lloyd.Given(labels), settings.n_clusters, max_iter)
+    return *table.columns(lloyd.labels_of, costs, run.recipe), run.objective
+
+
+def guide(parts: list[Features], base: list[Partition], labels: Array, settings: Settings) -> list[Partition]:
+    """Line 5: each H_v by k-means guided by H*, from the current one."""
+    if not settings.trade_off:
+        guided: Sequence[Features] = parts
+    elif settings.update == "approximate":  # Eqs. 17 and 22; with holes Eqs. 24 and 26
+        block = FeatureBlock(csr.onehot(labels, settings.n_clusters, parts[0].dtype), settings.trade_off)
+        consensus = prepare([block], settings.distance)
+        guided = [part.beside(consensus) for part in parts]
+    else:  # Eqs. 8, 9 and 12, over the samples that are present
+        onehot = csr.onehot(labels, settings.n_clusters, parts[0].dtype)
+        blocks = (FeatureBlock(onehot, settings.trade_off, part.present[0], "agreement") for part in parts)
+        guided = [part.beside(prepare([block], "agreement")) for part, block in zip(parts, blocks, strict=True)]
+
+    def again(part: Features, before: Partition) -> Partition:
+        return _partition(part, settings, init=before.labels)
+
+    return list(settings.in_turn(again, guided, base))
+
+
+def _partition(part: Features, settings: Settings, rng: Any = None, **options: Any) -> Partition:
+    """k-means to convergence. Samples that are absent from the features may have been placed by the guide."""
+    found = features.kmeans(part, settings.n_clusters, rng, max_iter=INNER_ITERATIONS, tol=0, **options)
+    labels, present = found.labels, part.present[0]
+    if present is not None:
+        labels = namespace(labels).where(present, labels, -1).astype("int32")
+    return Partition(labels, len(found.centers[0] if len(part.parts) > 1 else found.centers), found.costs[0])
+
+
+def membership(base: list[Partition]) -> Membership:
+    """H = [H_1 .. H_r], line 3."""
+    codes = namespace(base[0].labels).stack([one.labels for one in base], axis=1)
+    return Membership(codes, [one.width for one in base], device=device_of(codes))
+
+
+def _costs(table: InMemory, utility: str) -> KCCCosts:
+    return KCCCosts(utility, False, table, namespace(table.widths).ones(len(table.widths)), None, "float64")

@@ -1,0 +1,134 @@
+"""Views: feature matrices of the same samples, which a sample may be absent from; and their random sub-views."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from gpuensemble._array import checks, csr, random
+from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._kmeans.features.distances import FeatureBlock, Features, prepare
+
+
+class View(NamedTuple):
+    """A matrix, and which rows are present in it; the other rows are 0."""
+
+    X: Any  # array or Csr
+    present: Array | None  # n booleans; None: all
+
+
+def checked(given: Any, present: Any, distance: str, device: str, dtype: str) -> list[View]:
+    """The caller's views, on the device and in the dtype.
+
+    Parameters
+    ----------
+    given : list of n x d_v matrices
+        Dense or sparse, of NumPy, SciPy or CuPy, or DataFrames, whose index names rows in messages.
+    present : n x views booleans, or None
+        Where a sample is present. A row of NaN in a dense view is absent as well.
+    distance : str
+        What it cannot measure is refused, in the rows that are present.
+    device, dtype : str
+    """
+    given = _listed(given)
+    matrices = [csr.unchecked(X, f"views[{v}]", device) for v, X in enumerate(given)]
+    n = _common_length(matrices)
+    rows = next((X.index for X in given if hasattr(X, "iloc")), range(n))
+    seen = [None] * len(matrices) if present is None else _presence(present, n, len(matrices), device)
+    views = [_without_absent(X, marked) for X, marked in zip(matrices, seen, strict=True)]
+    for v, view in enumerate(views):
+        _refuse_values(view, f"views[{v}]", distance, rows)
+    refuse_unseen([view.present for view in views], rows, "be present in a view", "absent from all")
+    return [view._replace(X=_cast(view.X, dtype)) for view in views]
+
+
+def _listed(given: Any) -> list:
+    if not isinstance(given, list | tuple):
+        raise TypeError(f"`views` must be a list of matrices of the same samples, got {type(given).__name__}.")
+    if not given:
+        raise ValueError("`views` must be a list of at least one matrix, got an empty one.")
+    return list(given)
+
+
+def _common_length(matrices: list) -> int:
+    n = matrices[0].shape[0]
+    for v, X in enumerate(matrices):
+        if X.shape[0] != n:
+            raise ValueError(
+                f"`views` must have the same number of rows, got {n} in views[0] and {X.shape[0]} in views[{v}]."
+            )
+    return n
+
+
+def _presence(present: Any, n: int, n_views: int, device: str) -> list[Array]:
+    """Of each view: n booleans."""
+    present = checks.array(present, "present", device, 2)
+    if present.shape != (n, n_views):
+        raise ValueError(f"`present` must be n_samples x views = {n} x {n_views}, got shape {present.shape}.")
+    other = (present != 0) & (present != 1)
+    if bool(other.any()):
+        row, column = csr.first_place(present, other)
+        value = checks.shown(present[row, column].item())
+        raise ValueError(f"`present` must hold booleans, or 0 and 1, got {value} in row {row}, column {column}.")
+    return [present[:, v] != 0 for v in range(n_views)]
+
+
+def _without_absent(X: Any, marked: Array | None) -> View:
+    """Zeros for rows that are not marked as present, or hold nothing but NaN."""
+    xp = namespace(csr.entries(X))
+    present = marked
+    if not isinstance(X, csr.Csr):
+        present = _both(present, ~xp.isnan(X).all(1))
+    if present is None or bool(present.all()):
+        return View(X, None)
+    return View(X.blank(~present) if isinstance(X, csr.Csr) else xp.where(present[:, None], X, 0), present)
+
+
+def _refuse_values(view: View, name: str, distance: str, rows: Sequence) -> None:
+    """Raise if a row that is present has values that the distance cannot take."""
+    X, values = view.X, csr.entries(view.X)
+    if view.present is not None and not bool(view.present.any()):
+        raise ValueError(f"`{name}` must have a sample that is present, got none.")
+    bad = ~namespace(values).isfinite(values)
+    if bool(bad.any()):
+        row, column = csr.first_place(X, bad)
+        place, value = f"row {checks.shown(rows[row])}, column {column}", float(values[bad][0])
+        raise ValueError(f"`{name}` must be finite where a sample is present, got {value} in {place}.")
+    csr.refuse_unfit(X, name, distance, rows, view.present)
+
+
+def refuse_unseen(present: list, rows: Sequence, rule: str, fault: str) -> None:
+    """Raise if a row is present nowhere."""
+    if any(one is None for one in present):
+        return
+    seen = present[0]
+    for one in present[1:]:
+        seen = seen | one
+    if not bool(seen.all()):
+        row = checks.shown(rows[int((~seen).argmax())])
+        raise ValueError(f"Every sample must {rule}, got row {row} {fault}.")
+
+
+def subviews(views: list[View], n_subviews: int, feature_ratio: float, distance: str, rng: Any) -> Iterator[Features]:
+    """Random columns of each view, n_subviews times; each is used as often as any other of the view, or once more.
+
+    For "cosine" and "kl" a row that is all zero in the columns of a sub-view is absent from it, and a sub-view in which
+    no row is present is left out.
+    """
+    for X, present in views:
+        d = X.shape[1]
+        size = max(1, round(feature_ratio * d))
+        for chosen in random.deal(d, size, n_subviews, rng):
+            part = X if size == d else csr.columns(X, to_device(chosen, device_of(csr.entries(X))))
+            zero = None if distance == "sqeuclidean" else csr.zero_rows(part)
+            seen = present if zero is None or not bool(zero.any()) else _both(present, ~zero)
+            if seen is None or bool(seen.any()):
+                yield prepare([FeatureBlock(part, present=seen)], distance)
+
+
+def _both(one: Array | None, two: Array) -> Array:
+    return two if one is None else one & two
+
+
+def _cast(X: Any, dtype: str) -> Any:
+    if isinstance(X, csr.Csr):
+        return X._replace(data=X.data.astype(dtype, copy=False))
+    return X.astype(dtype, copy=False)

@@ -1,0 +1,5 @@
+"""LTA: the estimator, and the solver of its Algorithm 2."""
+
+from gpuensemble.estimators.lta.estimator import LTA
+
+__all__ = ["LTA"]

@@ -1,0 +1,286 @@
+"""The refined co-association matrix of LTA: Algorithm 2 on few arrays.
+
+Jia, Liu, Hou, Zhang: Clustering Ensemble Meets Low-rank Tensor Approximation, AAAI 2021.
+
+Two n x n matrices are stacked into a tensor P: coherent links M and co-association A. Held are A, E, L1, L3, P1 and P2,
+in whose place the next T1 and T2 come, and the workspace of the transform. B and C are functions of P, L1 and L3; L2 is
+-2 lambda E, as Eq. 15 and 22 say together; M is A == 1.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh
+
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._array.progress import shown
+from gpuensemble._kernels.cpu import lta as cpu_lta
+from gpuensemble._kernels.cuda import lta as cuda_lta
+from gpuensemble.membership import Membership
+
+MU, GROWTH, MU_MAX = 1e-4, 1.1, 1e10  # of the penalty
+ARRAYS = 10  # n x n at most at any time, workspace of LAPACK and cuFFT aside
+FLOAT32_TOL, FLOAT32_HOLD = 5e-8, 60
+COUNTED_ROWS = 256  # rows at a time in which values are counted
+
+
+class Step(NamedTuple):
+    """The factors of an iteration with penalty mu, and those of the T of the next one."""
+
+    mu: float
+    inverse: float  # 1 / mu
+    next_inverse: float
+    share: float  # mu / (2 lambda + mu)
+    back: float  # 2 lambda / mu
+    next_back: float
+
+
+class State(NamedTuple):
+    """The variables between two iterations."""
+
+    tensor: Array  # T1 and T2
+    similarity: Array  # A
+    error: Array  # E
+    first: Array  # L1
+    third: Array  # L3
+
+
+class Refined(NamedTuple):
+    """The symmetric part of P2, and of each iteration the largest entry of the residuals and the objective."""
+
+    coassociation: Array
+    residual_path: list[float]
+    objective_path: list[float]
+    converged: bool
+
+
+def coassociation(
+    m: Membership, transform: str, lambda_error: float, tol: float, max_iter: int, dtype: str, verbose: int = 0
+) -> Refined:
+    """Algorithm 2 from zero, until no entry of the residuals is as large as `tol`.
+
+    In float32 rounding keeps the residuals up, in proportion to the largest singular values. So a `tol` below
+    FLOAT32_TOL * n is read as: below FLOAT32_TOL * n for FLOAT32_HOLD iterations in a row, about as many as float64
+    needs to get from there to 1e-8.
+
+    With the partition transform rows that are equal in all labels are equal in all iterates, so that one of each is
+    worked on, with its multiplicity.
+    """
+    xp = namespace(m.codes)
+    kernels: Any = cpu_lta if m.device == "cpu" else cuda_lta
+    rows, group, copies = m.merge() if transform == "partition" else (m, None, xp.ones(len(m.codes)))
+    copies = copies.astype("float64")
+    state, zeros = _while_zero(rows, copies, transform, lambda_error, max_iter, dtype)
+    shrink = (Partitions if transform == "partition" else Samples)(state.tensor, copies, kernels)
+    path = xp.zeros((max_iter, 2))
+    path[: len(zeros)] = xp.asarray(zeros)
+    hold = FLOAT32_HOLD if dtype == "float32" and tol < FLOAT32_TOL * len(m.codes) else 1
+    tol = tol if hold == 1 else FLOAT32_TOL * len(m.codes)
+    n_iter, below = len(zeros), 0
+    later = islice(steps(lambda_error), n_iter, max_iter)
+    for step in shown(later, "LTA", verbose, max_iter, done=n_iter):
+        norm = shrink(state.tensor, step.inverse)  # P, Eq. 12
+        path[n_iter, 0] = kernels.lta_update(*state, step).max()  # Eq. 13 to 22
+        path[n_iter, 1] = norm + lambda_error * _square(state.error, copies, group)
+        n_iter += 1
+        below = below + 1 if float(path[n_iter - 1, 0]) < tol else 0
+        if below == hold:
+            break
+    second = shrink.second() if n_iter > len(zeros) else xp.zeros_like(state.error)
+    del state, shrink
+    residuals, objectives = to_host(path[:n_iter]).T.tolist()
+    return Refined(_symmetric(second, group), residuals, objectives, below == hold)
+
+
+def steps(lambda_error: float) -> Iterator[Step]:
+    """Without an end: mu grows by a tenth each time (Eq. 22)."""
+    mu = MU
+    while True:
+        following = min(mu * GROWTH, MU_MAX)
+        share, back, next_back = mu / (2 * lambda_error + mu), 2 * lambda_error / mu, 2 * lambda_error / following
+        yield Step(mu, 1 / mu, 1 / following, share, back, next_back)
+        mu = following
+
+
+def _square(error: Array, copies: Array, group: Array | None) -> Array:
+    """|E|_F^2 over all rows."""
+    if group is None:
+        return namespace(error).einsum("ij,ij->", error, error)  # on the CPU faster than a dot product of two threads
+    return copies @ ((error * error) @ copies.astype(error.dtype))
+
+
+def _symmetric(second: Array, group: Array | None) -> Array:
+    """The symmetric part, of all rows."""
+    symmetric = second + second.T
+    symmetric *= 0.5
+    return symmetric if group is None else symmetric[group][:, group]
+
+
+# ------------------------------------------------------------------------------------------ the iterations with P = 0
+
+
+def _while_zero(
+    m: Membership, copies: Array, transform: str, lambda_error: float, max_iter: int, dtype: str
+) -> tuple[State, np.ndarray]:
+    """The state after the first iterations, all with P = 0, and their residuals and objectives.
+
+    As long as P is zero, an entry of a variable depends on the same entry of A alone, which has r + 1 values. So the
+    iterations run on a small matrix of these values, until a bound says that a singular value may pass the threshold.
+    """
+    xp, r = namespace(m.codes), m.codes.shape[1]
+    similarity = m.coassociation(dtype=dtype)
+    level = xp.rint(similarity * r).astype("int64")
+    counts = _counts(level, copies, r)
+    totals = to_host(copies) @ counts
+    small, places = _small(r, dtype)
+    path = []
+    for step in islice(steps(lambda_error), max_iter):
+        tables = [table[places].astype("float64") for table in small.tensor]
+        if _bound(tables, counts, transform) > step.inverse:
+            break
+        small.tensor[:] = 0
+        residual = cpu_lta.lta_update(*small, step).max()
+        path.append((residual, lambda_error * (totals @ small.error[places].astype("float64") ** 2)))
+    tensor = xp.empty((2, *level.shape), dtype)
+    for out, table in zip(tensor, small.tensor, strict=True):
+        out[...] = to_device(table[places], m.device)[level]
+    others = (to_device(table[places], m.device)[level] for table in small[2:])
+    return State(tensor, similarity, *others), np.array(path).reshape(-1, 2)
+
+
+def _small(r: int, dtype: str) -> tuple[State, tuple]:
+    """The state at the start for a symmetric A that has the values 0, 1/r, ..., 1, and where it has them."""
+    side = math.isqrt(2 * (r + 1)) + 1
+    rows, columns = np.triu_indices(side)
+    values = np.ones((side, side), dtype)
+    places = rows[: r + 1], columns[: r + 1]
+    values[places] = values[places[::-1]] = np.arange(r + 1).astype(dtype) / np.dtype(dtype).type(r)
+    return State(np.stack([0 * values, values / 2]), values, *(np.zeros_like(values) for _ in range(3))), places
+
+
+def _counts(level: Array, copies: Array, r: int) -> np.ndarray:
+    """How often each row of A has each of its r + 1 values, on the host; in blocks of rows, to need little memory."""
+    xp, n = namespace(level), len(level)
+    found = []
+    for first in range(0, n, COUNTED_ROWS):
+        some = level[first : first + COUNTED_ROWS]
+        cells = some + (r + 1) * xp.arange(len(some))[:, None]
+        weights = xp.broadcast_to(copies, some.shape).ravel()
+        found.append(to_host(xp.bincount(cells.ravel(), weights, minlength=len(some) * (r + 1))))
+    return np.concatenate(found).reshape(n, r + 1)
+
+
+def _bound(tables: list[np.ndarray], counts: np.ndarray, transform: str) -> float:
+    """No singular value of a slice is larger, if entries of T1 and T2 are those of two tables."""
+    first, second = tables
+    if transform == "partition":  # sums of a row's absolute values
+        return max(float((counts @ abs(x)).max()) for x in (first + second, first - second))
+    return float(np.linalg.norm([counts @ abs(first), counts @ abs(second)]))  # no frequency exceeds a row's sum
+
+
+# ------------------------------------------------------------------------------------------------------ the two proxes
+
+
+class Partitions:
+    """P for the transform along the two stacked matrices: their sum and their difference are symmetric.
+
+    Equal rows and columns stand for `copies` of them: singular values are those of D^1/2 X D^1/2, D the copies.
+    """
+
+    def __init__(self, tensor: Array, copies: Array, kernels: Any):
+        self.root = (copies**0.5).astype(tensor.dtype)
+        self.last = None
+
+    def __call__(self, tensor: Array, tau: float) -> Array:
+        """T becomes P; returns its norm."""
+        self.last = None
+        one, two = tensor
+        one += two
+        two *= -2
+        two += one
+        norm = self._shrink(one, tau) + self._shrink(two, tau)
+        one += two
+        one *= 0.5
+        namespace(tensor).subtract(one, two, out=two)
+        self.last = two.copy()
+        return norm / 2
+
+    def _shrink(self, x: Array, tau: float) -> Array:
+        """Singular value thresholding in place; returns the nuclear norm."""
+        xp = namespace(x)
+        x *= self.root
+        x *= self.root[:, None]
+        values, vectors = self._eigh(x)
+        kept = xp.maximum(abs(values) - tau, 0)
+        xp.matmul(vectors * xp.copysign(kept, values), vectors.T, out=x)
+        x /= self.root
+        x /= self.root[:, None]
+        return kept.sum()
+
+    @staticmethod
+    def _eigh(x: Array) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of a symmetric matrix; NumPy would turn float32 into float64."""
+        if device_of(x) == "cpu":
+            return eigh(x, driver="evd", check_finite=False)
+        return namespace(x).linalg.eigh(x)
+
+    def second(self) -> Array:
+        """The last P2."""
+        return self.last
+
+
+class Samples:
+    """P for the transform along the samples, as published: each Fourier slice is n x 2.
+
+    The 2 x 2 Gram matrix of a slice Z gives its singular values and a factor W with P = Z W. It is taken in the basis
+    of right singular vectors that the last iteration ended with: there the small singular value has a column of its own
+    and is not lost beside the large one.
+    """
+
+    def __init__(self, tensor: Array, copies: Array, kernels: Any):
+        xp, n = namespace(tensor), tensor.shape[1]
+        half = n // 2 + 1
+        self.kernels = kernels
+        self.spectrum = xp.empty((2, n, half), xp.result_type(tensor.dtype, "complex64"))
+        self.basis = xp.zeros((2, half), "complex128")
+        self.basis[0] = 1
+        self.times = xp.full(half, 2.0)  # a slice stands for itself and its conjugate, but for the outer ones
+        self.times[0] = 1
+        if n % 2 == 0:
+            self.times[-1] = 1
+
+    def __call__(self, tensor: Array, tau: float) -> Array:
+        """T becomes P; returns its norm."""
+        gram = self.kernels.pair_spectrum(tensor, self.spectrum, self.basis).sum(0)
+        factor, self.basis, norms = _factor(gram, self.basis, tau)
+        self.kernels.pair_tensor(self.spectrum, factor.astype(tensor.dtype), tensor)
+        return (self.times * norms).sum() / tensor.shape[1]
+
+    def second(self) -> Array:
+        """The last P2."""
+        return namespace(self.spectrum).fft.irfft(self.spectrum[1], self.spectrum.shape[1])
+
+
+def _factor(gram: Array, basis: Array, tau: float) -> tuple[Array, Array, Array]:
+    """The factor W of each slice, its right singular vectors, and the sum of its shrunken singular values.
+
+    One Jacobi rotation makes the Gram matrix (a, c; c', b) diagonal, and turns the basis.
+    """
+    xp = namespace(gram)
+    a, b, c = gram[0], gram[1], gram[2] + 1j * gram[3]
+    size = abs(c)
+    safe = xp.where(size > 0, size, 1)
+    slope = (b - a) / (2 * safe)
+    tangent = xp.where(size > 0, xp.copysign(1 / (abs(slope) + (slope**2 + 1) ** 0.5), slope), 0)
+    cosine = 1 / (tangent**2 + 1) ** 0.5
+    sine = tangent * cosine * (c / safe)
+    alpha, beta = cosine * basis[0] - sine.conj() * basis[1], sine * basis[0] + cosine * basis[1]
+    sigma = xp.maximum(xp.stack([a - tangent * size, b + tangent * size]), 0) ** 0.5
+    kept = xp.maximum(sigma - tau, 0)
+    one, two = kept / xp.where(kept > 0, sigma, 1)
+    weight, mixed = abs(alpha) ** 2, (two - one) * (alpha * beta)
+    factor = xp.stack([one * weight + two * (1 - weight), one * (1 - weight) + two * weight, mixed.real, mixed.imag])
+    return factor, xp.stack([alpha, beta]), kept.sum(0)

@@ -1,0 +1,5 @@
+"""PCE: the estimator, its start, its block steps, and the table that it fills."""
+
+from gpuensemble.estimators.pce.estimator import PCE
+
+__all__ = ["PCE"]

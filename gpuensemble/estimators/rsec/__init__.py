@@ -1,0 +1,5 @@
+"""RSEC and NRSEC: the estimator, and the solver of Algorithms 1 and 2."""
+
+from gpuensemble.estimators.rsec.estimator import RSEC
+
+__all__ = ["RSEC"]

@@ -1,0 +1,401 @@
+"""The robust representation of a co-association matrix: the augmented Lagrangian iterations of RSEC and NRSEC.
+
+Tao, Liu, Li, Ding, Fu: Robust Spectral Ensemble Clustering via Rank Minimization, ACM Transactions on Knowledge
+Discovery from Data, 2019; equation numbers are the paper's.
+
+With S = Q diag(s) Q' everything is kept as Q'Z, Q'J, Q'E, Q'Y: S becomes diagonal, and neither the singular values
+nor the lengths of columns change. Multipliers are divided by mu. Arrays of n x n: Q', Z, Y2, what the error term keeps
+(one for RSEC; two for NRSEC, from its second outer step on), and one that is the argument of the singular value
+thresholding, then J: 5 or 6, and 2 more for a short time.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._linear import krylov
+from gpuensemble._linear.eigen import leading
+from gpuensemble.prox import mcp_weights
+
+MU_MAX = 1e10
+BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # of a block of rows; on the CPU so many stay in the cache
+PROBES = 4  # random columns in the block of singular vectors
+ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of J, relative to its largest singular value, and of F
+MAX_PASSES, MAX_DEPTH = 6, 16  # of the block iterations for J and for F
+
+
+class Settings(NamedTuple):
+    """The parameters of the paper; gamma is None for the nuclear norm."""
+
+    lambda_rank: float
+    lambda_error: float
+    gamma: float | None
+    n_outer: int
+    mu: float | None
+    rho: float
+    tol: float
+    max_iter: int
+
+
+class Solution(NamedTuple):
+    """Z, E and F; per iteration, the larger relative residual and the objective."""
+
+    representation: Array
+    error: Array
+    embedding: Array
+    residuals: list
+    objectives: list
+    converged: bool
+
+
+def solve(
+    similarity: Array, n_clusters: int, settings: Settings, rng: Any, watch: Callable = lambda state: None
+) -> Solution:
+    """Algorithm 1 (gamma is None) or 2 for S, which is overwritten; `watch` is called after each iteration."""
+    state = _State(similarity, n_clusters, settings, rng)
+    for outer in range(1 if settings.gamma is None else settings.n_outer):
+        state.begin(outer)
+        for _ in range(settings.max_iter):
+            state.update_representation()
+            state.update_error()
+            state.update_embedding()
+            state.update_copy()
+            residual = state.read()
+            watch(state)
+            if residual < settings.tol:
+                break
+    objectives = to_host(namespace(state.z).stack(state.objectives)).astype(float).tolist()
+    representation = namespace(state.z).matmul(state.qt.T, state.z, out=state.j)
+    error = state.error.dense(state.qt, out=state.y2)
+    return Solution(representation, error, state.f, state.residuals, objectives, residual < settings.tol)
+
+
+class _State:
+    """The variables of the iteration, rotated by Q'."""
+
+    def __init__(self, similarity: Array, n_clusters: int, settings: Settings, rng: Any):
+        xp = namespace(similarity)
+        values, vectors = xp.linalg.eigh(similarity)
+        order = xp.argsort(-abs(values))
+        self.s, self.qt = values[order][:, None], xp.ascontiguousarray(vectors.T[order])
+        del vectors
+        self.settings, self.rng, self.n = settings, rng, len(similarity)
+        norms = to_host(xp.stack([abs(self.s).max(), xp.linalg.norm(self.s)])).tolist()
+        self.mu_start, self.norm = settings.mu or 1.5 / norms[0], norms[1]
+        self.shrink = 1 / (1 + self.s**2)
+        self.ones = self.qt.sum(1)
+        self.z, self.y2, self.j = xp.zeros_like(self.qt), xp.zeros_like(self.qt), similarity
+        self.j[...] = 0
+        self.f = xp.zeros((self.n, n_clusters), self.qt.dtype)
+        self.half_sums = xp.zeros_like(self.ones)
+        self.error: Any = _Columns(self.qt) if settings.gamma is None else _Entries(self.qt, settings.gamma)
+        self.thresholding = _Thresholding(self.qt, min(self.n, 8 * n_clusters + 20), settings.gamma)
+        self.depth = MAX_DEPTH
+        self.residuals: list[float] = []
+        self.objectives: list[Array] = []
+
+    def begin(self, outer: int) -> None:
+        """Multipliers 0, the first mu; from the second outer step on, weights (Eq. 22) and the J that they give."""
+        self.mu = self.mu_start
+        self.y2[...] = 0
+        if outer:
+            self.thresholding.weigh()
+            self.error.weigh()
+            self.j[...] = self.z
+            self.thresholding.try_block(self.j, self.settings.lambda_rank / self.mu, self.rng)
+            self.thresholding.finish(self.j, to_host(self.thresholding.report))
+
+    def update_representation(self) -> None:
+        """Z (Eq. 13), then Y2 += Z - J (Eq. 17)."""
+        s, shrink = self.s, self.shrink
+        scaled = _scale(self.half_sums + self.f @ self.f.sum(0))[:, None] * self.f
+        rotated = self.qt @ scaled / self.mu
+        pull = self.error.pull(self.qt, self.z)
+        difference = 0
+        for rows in _blocks(self.z):
+            z = shrink[rows] * (
+                s[rows] ** 2 * self.qt[rows]
+                + self.j[rows]
+                - self.y2[rows]
+                + s[rows] * pull(rows)
+                + rotated[rows] @ scaled.T
+            )
+            change = z - self.j[rows]
+            difference = difference + (change**2).sum()
+            self.y2[rows] += change
+            self.z[rows] = z
+        self.copy_residual = difference**0.5
+        self.half_sums = (self.ones @ self.z + self.z.sum(1) @ self.qt) / 2
+
+    def update_error(self) -> None:
+        """E and Y1 (Eq. 15 or 25, and 17)."""
+        tau = self.settings.lambda_error / self.mu
+        self.error_residual, self.error_penalty = self.error.update(self, tau)
+
+    def update_embedding(self) -> None:
+        """F: the leading eigenvectors of D^-1/2 ((Z + Z')/2 + F F') D^-1/2, with the old F (Eq. 16)."""
+        self.old, self.scale = self.f, _scale(self.half_sums + self.f @ self.f.sum(0))[:, None]
+        if not self.residuals or 2 * self.depth * self.f.shape[1] > self.n:
+            self._full_embedding()
+        else:
+            values, self.f, residual = krylov.eigenvectors(self._product, self.f, self.depth)
+            self.embedding_residual = (residual**2).sum() ** 0.5
+            self._add_objective(values)
+
+    def _product(self, x: Array) -> Array:
+        x = self.scale * x
+        half = self.qt.T @ (self.z @ x) + self.z.T @ (self.qt @ x)
+        return self.scale * (half / 2 + self.old @ (self.old.T @ x))
+
+    def _full_embedding(self) -> None:
+        """F by a full decomposition."""
+        xp = namespace(self.z)
+        matrix = self.qt.T @ self.z
+        matrix += self.z.T @ self.qt
+        for rows in _blocks(matrix):
+            half = matrix[rows] / 2 + self.old[rows] @ self.old.T
+            matrix[rows] = self.scale[rows] * half * self.scale[:, 0]
+        values, self.f = leading(matrix, self.f.shape[1])
+        self.embedding_residual = xp.zeros((), self.z.dtype)
+        self._add_objective(values)
+
+    def _add_objective(self, values: Array) -> None:
+        penalty = self.settings.lambda_rank * self.thresholding.penalty()
+        penalty = penalty + self.settings.lambda_error * self.error_penalty
+        self.objectives[len(self.residuals) :] = [len(values) - values.sum() + penalty]
+
+    def update_copy(self) -> None:
+        """mu, and the next iteration's J = SVT(Z + Y2 / mu) (Eq. 11 or 24), if a block iteration gets there."""
+        before, self.mu = self.mu, min(self.settings.rho * self.mu, MU_MAX)
+        self.error.rescale(before / self.mu)
+        for rows in _blocks(self.z):
+            self.y2[rows] *= before / self.mu
+            self.j[rows] = self.z[rows] + self.y2[rows]
+        self.thresholding.try_block(self.j, self.settings.lambda_rank / self.mu, self.rng)
+
+    def read(self) -> float:
+        """What the host must know, in one transfer: the relative residual, and whether J and F need more work."""
+        xp = namespace(self.z)
+        parts = xp.stack([self.copy_residual, self.error_residual, self.embedding_residual])
+        copy, error, reached, *report = to_host(xp.concatenate([parts, self.thresholding.report])).tolist()
+        # an error of F enters Z divided by mu, which has just been raised
+        accuracy = ACCURACY[self.z.dtype.name] * min(max(10 * self.mu, 1), 100)
+        if reached > accuracy:
+            self._full_embedding()
+        self.depth = _adapted(self.depth, reached / accuracy, 0.05, MAX_DEPTH)
+        self.residuals.append(max(copy, error) / self.norm)
+        self.thresholding.finish(self.j, report)
+        return self.residuals[-1]
+
+
+class _Thresholding:
+    """Singular value thresholding of a sequence of matrices, each near the one before."""
+
+    def __init__(self, qt: Array, width: int, gamma: Any):
+        xp = namespace(qt)
+        self.gamma, self.resting = gamma, False
+        self.n, self.width, self.least_width, self.n_passes, self.largest = len(qt), width, width, 3, 1.0
+        self.v = qt[:width].T
+        self.sigma = self.sigma_before = xp.zeros(1, qt.dtype)
+        self.weights = xp.ones(len(qt), qt.dtype)
+        self.report = xp.zeros(4, qt.dtype)
+
+    def weigh(self) -> None:
+        """Weights (1 - sigma(J) / gamma)_+ of the J before this one (Eq. 24): the last iteration's."""
+        self.weights[...] = 1
+        self.weights[: len(self.sigma_before)] = mcp_weights(self.sigma_before, self.gamma, check=False)
+
+    def penalty(self) -> Array:
+        """The nuclear norm of J, or its gamma-norm (Eq. 19)."""
+        return self.sigma.sum() if self.gamma is None else _mcp(self.sigma, self.gamma).sum()
+
+    def try_block(self, x: Array, tau: float, rng: Any) -> None:
+        """The leading triples by a block iteration; `report` tells whether they are enough."""
+        xp = namespace(x)
+        self.tau, self.block = tau, None
+        if self.resting or 3 * self.width > self.n:
+            return
+        kept = self.v[:, : self.width - PROBES]
+        drawn = rng.standard_normal((self.n, self.width - kept.shape[1]))
+        start = xp.concatenate([kept, to_device(drawn, device_of(x)).astype(x.dtype)], axis=1)
+        _, sigma, _, angle = self.block = krylov.singular_triples(x, start, self.n_passes)
+        bound = tau * self.weights[: self.width]
+        above = sigma > bound
+        # directions outside the block have at most sigma[-1]: a further pass would turn v by this part of the angle
+        error = xp.where(above, angle * sigma[-1] ** 2 / xp.where(above, sigma, 1), 0).max()
+        last = sigma[-1] / xp.maximum(bound[-1], 1e-6 * tau)  # a weight may be 0
+        self.report = xp.stack([error, above.sum().astype(x.dtype), sigma[0], last])
+
+    def finish(self, x: Array, report: Any) -> None:
+        """x becomes J: from the block, or by a full decomposition if the block was too narrow or not accurate."""
+        xp = namespace(x)
+        self.sigma_before = self.sigma
+        error, count, largest, last = map(float, report)
+        accuracy = ACCURACY[x.dtype.name] * max(largest, 1e-300)
+        enough = error <= accuracy and last < 1
+        self.resting = self.block is not None and not enough  # the next one would hardly do better
+        if self.block is not None and enough:
+            u, sigma, self.v, _ = self.block
+            self.sigma = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
+            xp.matmul(u * self.sigma, self.v.T, out=x)
+        else:
+            self._full(x)
+        self.block, self.largest = None, largest or self.largest
+        self._adapt(error / accuracy, count, last)
+
+    def _full(self, x: Array) -> None:
+        """By the eigenvectors of X'X in a third of an SVD's time; that loses half the digits: not for a small tau."""
+        xp = namespace(x)
+        self.block, self.v = None, None
+        if float(xp.finfo(x.dtype).eps) * self.largest / self.tau < ACCURACY[x.dtype.name]:
+            sigma, v = self._from_square(x)
+            left = x @ v
+            self.sigma = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
+            left *= self.sigma / xp.where(self.sigma > 0, sigma, 1)
+        else:
+            left, sigma, v = xp.linalg.svd(x, full_matrices=False)
+            v = v.T
+            self.sigma = xp.maximum(sigma - self.tau * self.weights, 0)
+            left *= self.sigma
+        xp.matmul(left, v.T, out=x)
+        self.v = v[:, : min(2 * self.width, self.n // 3)].copy()
+        count = (self.sigma > 0).sum().astype(x.dtype)
+        self.report = xp.stack([xp.zeros_like(count), count, sigma[0], xp.zeros_like(count)])
+
+    def _from_square(self, x: Array) -> tuple[Array, Array]:
+        """Singular values and right vectors, all of them; on the CPU so many that the least is below its threshold."""
+        n_wanted = 2 * self.width if device_of(x) == "cpu" and 3 * self.width <= self.n else self.n
+        values, v = leading(x.T @ x, n_wanted)
+        if n_wanted < self.n and values[-1] > (self.tau * self.weights[n_wanted - 1]) ** 2:
+            values, v = leading(x.T @ x, self.n)
+        return namespace(x).maximum(values, 0) ** 0.5, v
+
+    def _adapt(self, error: float, count: float, last: float) -> None:
+        """Width and passes of the next block: a width of 1.6 times the rank, and passes to the accuracy."""
+        wanted = max(self.least_width, round(1.6 * count) + 2 * PROBES)
+        if last >= 1:
+            self.width = min(2 * self.width, self.n)
+        elif not 1.4 * count + PROBES <= self.width <= 1.5 * wanted:
+            self.width = min(wanted, self.n)
+        self.n_passes = _adapted(self.n_passes, error, 0.1 * last**2, MAX_PASSES)
+
+
+class _Columns:
+    """E and Y1 of RSEC, rotated: both are multiples of the columns of T = S - S Z + Y1 (Eq. 15)."""
+
+    def __init__(self, qt: Array):
+        xp = namespace(qt)
+        self.t, self.kept, self.ratio = xp.zeros_like(qt), xp.zeros(len(qt), qt.dtype), 1.0
+
+    def rescale(self, ratio: float) -> None:
+        """Y1 is divided by mu: times old mu / new mu."""
+        self.ratio = ratio
+
+    def pull(self, qt: Array, out: Array) -> Callable[[slice], Array]:
+        """Rows of Q'(Y1 - E)."""
+        factor = self.ratio * (1 - self.kept) - self.kept
+        return lambda rows: self.t[rows] * factor
+
+    def update(self, state: _State, tau: float) -> tuple[Array, Array]:
+        """T and the share of its columns that E is; returns |S - S Z - E| and the penalty of E."""
+        xp = namespace(self.t)
+        factor, squares, difference = self.ratio * (1 - self.kept), 0, 0
+        for rows in _blocks(self.t):
+            t = self.t[rows] * factor + state.s[rows] * (state.qt[rows] - state.z[rows])
+            squares = squares + (t**2).sum(0)
+            self.t[rows] = t
+        length = squares**0.5
+        self.kept = xp.maximum(1 - tau / xp.where(length > tau, length, tau), 0)
+        for rows in _blocks(self.t):
+            gap = state.s[rows] * (state.qt[rows] - state.z[rows])
+            difference = difference + ((gap - self.t[rows] * self.kept) ** 2).sum()
+        return difference**0.5, (self.kept * length).sum()
+
+    def dense(self, qt: Array, out: Array) -> Array:
+        """E itself, in `out`."""
+        return namespace(qt).matmul(qt.T, self.t * self.kept, out=out)
+
+
+class _Entries:
+    """E and Y1 of NRSEC, not rotated: Y1 is T = S - S Z + Y1 clipped at tau W, and E the rest (Eq. 25)."""
+
+    def __init__(self, qt: Array, gamma: float):
+        self.gamma, self.tau, self.ratio = gamma, 0.0, 1.0
+        self.t, self.weights = namespace(qt).zeros_like(qt), None
+
+    def rescale(self, ratio: float) -> None:
+        """Y1 is divided by mu: times old mu / new mu."""
+        self.ratio = ratio
+
+    def weigh(self) -> None:
+        """W = (1 - |E| / gamma)_+ from the last E (Eq. 25), with which the next outer step starts; Y1 becomes 0."""
+        xp = namespace(self.t)
+        weights = xp.empty_like(self.t)
+        for rows in _blocks(self.t):
+            error = self.t[rows] - self._multiplier(rows)
+            weights[rows] = mcp_weights(error, self.gamma, check=False)
+            self.t[rows] = error
+        self.weights, self.tau, self.ratio = weights, 0.0, 1.0
+
+    def _multiplier(self, rows: slice) -> Array:
+        bound = self.tau if self.weights is None else self.tau * self.weights[rows]
+        return namespace(self.t).clip(self.t[rows], -bound, bound)
+
+    def pull(self, qt: Array, out: Array) -> Callable[[slice], Array]:
+        """Rows of Q'(Y1 - E), which are put into `out`."""
+        xp = namespace(self.t)
+        difference = xp.empty_like(self.t)
+        for rows in _blocks(self.t):
+            difference[rows] = (1 + self.ratio) * self._multiplier(rows) - self.t[rows]
+        xp.matmul(qt, difference, out=out)
+        return lambda rows: out[rows]
+
+    def update(self, state: _State, tau: float) -> tuple[Array, Array]:
+        """T; returns |S - S Z - E| and the penalty of E."""
+        xp = namespace(self.t)
+        rotated, total, penalty = xp.empty_like(self.t), 0, 0
+        for rows in _blocks(rotated):
+            rotated[rows] = state.s[rows] * (state.qt[rows] - state.z[rows])
+        gap = xp.matmul(state.qt.T, rotated, out=state.j)  # J is not needed any more
+        for rows in _blocks(self.t):
+            self.t[rows] = self.ratio * self._multiplier(rows) + gap[rows]
+        self.tau = tau
+        for rows in _blocks(self.t):
+            error = self.t[rows] - self._multiplier(rows)
+            total = total + ((gap[rows] - error) ** 2).sum()
+            penalty = penalty + _mcp(error, self.gamma).sum()
+        return total**0.5, penalty
+
+    def dense(self, qt: Array, out: Array) -> Array:
+        """E itself, in `out`."""
+        for rows in _blocks(out):
+            out[rows] = self.t[rows] - self._multiplier(rows)
+        return out
+
+
+def _adapted(n_steps: int, error: float, low: float, most: int) -> int:
+    """Steps of the next block iteration: 2 more if the error was above 1, 1 more if near it, 1 less below `low`.
+
+    An error of 0 says that there was no block iteration.
+    """
+    more = 2 if error > 1 else 1 if error > 0.3 else -1 if 0 < error < low else 0
+    return min(max(n_steps + more, 1), most)
+
+
+def _mcp(x: Array, gamma: float) -> Array:
+    """The minimax concave penalty of each entry (Eq. 18)."""
+    size = namespace(x).minimum(abs(x), gamma)
+    return size - size**2 / (2 * gamma)
+
+
+def _scale(degrees: Array) -> Array:
+    """D^-1/2; 0 where a degree is not positive."""
+    xp = namespace(degrees)
+    return xp.where(degrees > 0, xp.where(degrees > 0, degrees, 1) ** -0.5, 0)
+
+
+def _blocks(x: Array) -> list[slice]:
+    """Rows of a matrix, so many at a time that what is computed from them takes little memory."""
+    n = len(x)
+    step = max(1, BLOCK_NUMBERS["cpu" if device_of(x) == "cpu" else "cuda"] // x.shape[1])
+    return [slice(first, min(first + step, n)) for first in range(0, n, step)]

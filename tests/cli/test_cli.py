@@ -1,0 +1,345 @@
+"""The command line: what it prints, what it writes, and how it fails."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_blobs
+
+from cudasim import standin
+from cudasim.shim import ShimModule, gxx
+from gpuensemble._cli import demo, main
+from gpuensemble._cli.bench import cases as bench_cases
+from gpuensemble._cli.bench import harness
+from gpuensemble._cli.doctor import run as doctor
+from gpuensemble.estimators._base.registry import OF_LABELS, OF_VIEWS
+from support import ensemble
+
+ROOT = Path(main.__file__).parents[2]
+
+
+@pytest.fixture
+def labels(tmp_path, monkeypatch):
+    """A file of string labels, ids and holes, in the current folder; the hidden partition."""
+    monkeypatch.chdir(tmp_path)
+    truth, codes = ensemble(holes=0.2)
+    frame = pd.DataFrame(codes).astype(object).map(lambda code: "" if code < 0 else f"c{code}")
+    frame.insert(0, "sample", [f"{i:03}-s" for i in np.random.default_rng(0).permutation(len(codes))])
+    frame.to_csv("labels.csv", index=False)
+    pd.DataFrame({"sample": frame["sample"], "class": truth}).sample(frac=1, random_state=0).to_csv(
+        "truth.csv", index=False
+    )
+    return frame
+
+
+def run(capsys, *arguments):
+    """The exit code, stdout and stderr of a command; arguments are split at spaces."""
+    code = main.main([part for argument in arguments for part in str(argument).split()])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+def test_demo_improves_on_its_base_partitions(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(capsys, "demo", "--partitions", 12, "--device", "cpu", "--json")
+    assert code == 0
+    report = json.loads(out)
+    assert report["device"] == "cpu"
+    base, *methods = report["scores"]
+    assert len(methods) == len(OF_LABELS) + len(OF_VIEWS)
+    assert all(row["ari"] > 0.4 for row in methods)
+    linear = [row for row, method in zip(methods, OF_LABELS.values(), strict=False) if not method.square]
+    assert all(row["nmi"] > base["nmi"] and row["ari"] > base["ari"] for row in linear)
+    assert os.listdir(tmp_path) == []
+
+
+def test_demo_prints_a_table_and_draws(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "SQUARE", 100)
+    code, out, err = run(capsys, "demo", "--partitions", 4, "--device", "cpu", "--plot", tmp_path / "heat.png")
+    lines = out.splitlines()
+    assert code == 0
+    assert err == ""
+    assert lines[0] == "1797 samples, 4 base partitions, on cpu"
+    assert len(lines) == 4 + len(OF_LABELS) + len(OF_VIEWS)
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("method", OF_LABELS)
+def test_the_same_ids_come_out_in_the_same_order(capsys, labels, method):
+    if not OF_LABELS[method].holes:
+        labels = labels.replace("", "c9")
+        labels.to_csv("labels.csv", index=False)
+    code, out, err = run(capsys, "fit labels.csv -k 4 --device cpu --out c.csv --method", method)
+    assert (code, err) == (0, "")
+    assert out.startswith("80 samples x 8 partitions, ids in 'sample', ")
+    written = pd.read_csv("c.csv", dtype=str)
+    assert list(written.columns) == ["sample", "label"]
+    assert written["sample"].tolist() == labels["sample"].tolist()
+    code, out, _ = run(capsys, "score", "truth.csv", "c.csv", "--json")
+    assert code == 0
+    assert json.loads(out)["ari"] > 0.9
+
+
+def test_without_a_file_the_labels_go_to_stdout(capsys, labels):
+    code, out, err = run(capsys, "fit labels.csv -k 4 --device cpu --confidence")
+    assert (code, err) == (0, "")
+    printed = pd.read_csv(io.StringIO(out), dtype={"sample": str})
+    assert list(printed.columns) == ["sample", "label", "confidence"]
+    code, out, _ = run(capsys, "fit labels.csv -k 4 --device cpu --json")
+    report = json.loads(out)
+    assert report["table"] == {"sample": labels["sample"].tolist(), "label": printed["label"].tolist()}
+    assert (report["method"], report["samples"], report["clusters"], report["device"]) == ("SEC", 80, 4, "cpu")
+    assert sorted(os.listdir()) == ["labels.csv", "truth.csv"]
+
+
+def test_settings_reach_the_method(capsys, labels):
+    fit = "fit labels.csv -k 4 --device cpu"
+    code, *_ = run(capsys, fit, "--method kcc --set utility=entropy --set n_init=2 --set init=random")
+    assert code == 0
+    code, out, err = run(capsys, fit, "--set", "utility=entropy")
+    assert (code, out) == (2, "")
+    assert err.startswith("gpuensemble: Invalid parameter 'utility' for estimator SEC(")
+    code, _, err = run(capsys, fit, "--set", "n_init")
+    assert (code, err) == (2, "gpuensemble: `--set` must be NAME=VALUE, got 'n_init'.\n")
+
+
+def test_warnings_are_sentences_on_stderr(capsys, labels):
+    pd.DataFrame([[2, 2]] * 6).to_csv("same.csv", index=False, header=False)
+    code, out, err = run(capsys, "fit same.csv -k 3 --device cpu")
+    assert code == 0
+    assert out.split() == ["label", *"000000"]
+    assert err == ("gpuensemble: warning: `n_clusters` = 3 is more than there are distinct rows: 1 clusters.\n")
+
+
+def test_from_features_to_scores(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    features, truth = make_blobs(90, centers=3, cluster_std=0.5, random_state=0)
+    frame = pd.DataFrame(features, columns=["x", "y"]).assign(id=[f"{i:04}" for i in range(90)])
+    frame.assign(kind=truth).to_csv("features.tsv", index=False, sep="\t")
+    frame[["id"]].assign(kind=truth).to_parquet("truth.parquet")
+    generate = "generate features.tsv -r 12 --device cpu --drop kind"
+    code, out, _ = run(capsys, generate, "-k 3-8 --out labels.npz")
+    assert (code, out) == (0, "90 samples x 12 partitions, ids in 'id' -> labels.npz\n")
+    code, *_ = run(capsys, generate, "-k 3 --out labels.csv")
+    assert pd.read_csv("labels.csv", dtype=str)["id"].tolist() == frame["id"].tolist()
+    for how, ratio in (("random-features", 0.5), ("row-segments", 0.4)):
+        code, out, _ = run(capsys, generate, "-k", 3, "--how", how, "--ratio", ratio, "--json")
+        assert code == 0
+        assert len(json.loads(out)["table"]) == 13
+    code, _, err = run(capsys, generate, "-k 3-8 --how row-segments")
+    assert (code, err) == (2, "gpuensemble: `-k` must be one number for --how row-segments, got 3-8.\n")
+    assert run(capsys, "fit labels.csv -k 3 --device cpu --out c.parquet --plot heat.svg")[0] == 0
+    code, out, _ = run(capsys, "score", "truth.parquet", "c.parquet", "--at-least", "ari=0.9")
+    assert code == 0
+    assert out.splitlines()[0] == "90 samples"
+    assert "<svg" in Path("heat.svg").read_text()
+
+
+def test_views_are_matched_by_their_ids(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    features, truth = make_blobs(90, centers=3, cluster_std=0.5, random_state=0)
+    ids = np.array([f"{i:04}" for i in range(90)])
+    pd.DataFrame(features[:80], columns=["x", "y"]).assign(id=ids[:80]).to_csv("one.csv", index=False)
+    order = np.random.default_rng(0).permutation(90)
+    np.savez("two.npz", X=2 * features[order], id=ids[order])
+    pd.DataFrame({"id": ids, "label": truth}).to_csv("truth.csv", index=False)
+    code, out, err = run(
+        capsys,
+        "fit-views one.csv two.npz -k 3 --device cpu --out c.csv --set distance=sqeuclidean --set feature_ratio=1",
+    )
+    assert (code, err) == (0, "")
+    assert out.startswith("90 samples in 2 views, ids in 'id', CMVC on cpu: 3 clusters in ")
+    assert pd.read_csv("c.csv", dtype=str)["id"].tolist()[:80] == ids[:80].tolist()
+    assert run(capsys, "score truth.csv c.csv --at-least ari=0.9")[0] == 0
+    code, out, err = run(capsys, "fit-views one.csv two.npz -k 99 --device cpu")
+    assert (code, out) == (2, "")
+    assert err == "gpuensemble: `n_clusters` must be between 1 and n_samples=90, got 99.\n"
+
+
+def test_a_score_below_the_bound_fails(capsys, labels):
+    Path("one.csv").write_text("label\n0\n0\n1\n1\n")
+    Path("two.csv").write_text("label\n0\n1\n0\n1\n")
+    code, out, _ = run(capsys, "score", "one.csv", "two.csv", "--at-least", "ari=0.5", "--at-least", "purity=0.5")
+    assert code == 1
+    assert out.splitlines()[-1] == "FAIL: ari is below 0.5"
+    code, out, _ = run(capsys, "score", "one.csv", "two.csv", "--at-least", "ari=0.5", "--json")
+    assert code == 1
+    assert json.loads(out)["failed"] == ["ari"]
+
+
+BAD = {
+    "no partitions": ("demo --partitions 0", "`n_partitions` must be at least 1, got 0."),
+    "a device": ("demo --device gpu", '`device` must be "auto", "cpu", "cuda" or "cuda:N", got \'gpu\'.'),
+    "a seed": ("demo --seed -1", "`random_state` must be None, an integer of at least 0 or a generator, got -1."),
+    "a picture": ("demo --plot heat.gif", "`heat.gif` must end in one of .png, .pdf, .svg."),
+    "no file": ("fit none.csv -k 2", "`none.csv` must be a file that is there, got none."),
+    "an ending": ("fit truth.txt -k 2", "`truth.txt` must end in one of .csv, .tsv, .parquet, .npy, .npz."),
+    "a folder": (
+        "fit labels.csv -k 2 --out no/c.csv",
+        "`no/c.csv` must be in a folder that is there and can be written to.",
+    ),
+    "clusters": ("fit labels.csv -k 99 --device cpu", "`n_clusters` must be between 1 and n_samples=80, got 99."),
+    "no column": ("fit labels.csv -k 2 --id name", "`labels.csv` must have the column that --id names, got 'name'."),
+    "no confidence": (
+        "fit labels.csv -k 2 --method eac --confidence",
+        "`--confidence` needs a method that has one, got EAC.",
+    ),
+    "an empty row": (
+        "fit empty.csv -k 2 --device cpu",
+        "`labels` must have a label in every row, got only missing ones in row 'b'.",
+    ),
+    "features": (
+        "fit features.csv -k 2 --device cpu",
+        "`labels` given as numbers must be whole and not negative, with -1 or NaN for a missing one, "
+        "got 0.5 in row 'a', column 'x'.",
+    ),
+    "labels": (
+        "generate labels.csv -k 2 --device cpu",
+        "`labels.csv` must hold numbers, got 'c3' in row 0, column '0'; "
+        "--drop leaves a column out, --id makes it the ids.",
+    ),
+    "many columns": (
+        "score labels.csv truth.csv",
+        "`labels.csv` must have one column of labels, one called 'label', or one named by a flag, "
+        "got '0', '1', '2', '3', '4', '5', '6', '7'.",
+    ),
+    "other ids": (
+        "score truth.csv empty.csv",
+        "`empty.csv` must have the ids of `truth.csv`, got '072-s' in one of them only.",
+    ),
+    "other rows": ("score one.csv two.csv", "`two.csv` must have as many rows as `one.csv`, 1, got 2."),
+    "few samples": ("bench --samples 3 --device cpu", "`samples` must be at least 20, got 3."),
+    "a case": ("bench --only nothing --device cpu", "`--only` must be part of the name of a case, got 'nothing'."),
+}
+
+
+@pytest.mark.parametrize(("command", "message"), BAD.values(), ids=BAD)
+def test_bad_input_is_one_sentence_and_exit_code_2(capsys, labels, monkeypatch, command, message):
+    monkeypatch.setattr(bench_cases, "CASES", ())
+    monkeypatch.setattr(harness, "COPY_BYTES", 1 << 12)
+    Path("truth.txt").write_text("")
+    Path("empty.csv").write_text("id,x\na,u\nb,\nc,u\n")
+    Path("features.csv").write_text("id,x\na,0.5\nb,1\nc,1\n")
+    Path("one.csv").write_text("label\n1\n")
+    Path("two.csv").write_text("label\n1\n1\n")
+    before = sorted(os.listdir())
+    assert run(capsys, command) == (2, "", f"gpuensemble: {message}\n")
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(
+    "command", ["", "nothing", "fit", "fit labels.csv", "fit labels.csv -k two", "score a.csv b.csv --at-least x=1"]
+)
+def test_bad_usage_is_exit_code_2(capsys, command):
+    with pytest.raises(SystemExit) as error:
+        main.main(command.split())
+    assert error.value.code == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("gpuensemble")
+
+
+@pytest.mark.parametrize("command", ["demo", "fit", "fit-views", "generate", "score", "doctor", "bench"])
+def test_every_command_has_help_with_examples_and_json(capsys, command):
+    with pytest.raises(SystemExit) as error:
+        main.main([command, "--help"])
+    assert error.value.code == 0
+    out = capsys.readouterr().out
+    assert f"examples:\n  gpuensemble {command}" in out
+    assert "--json" in out
+    assert "Exit code: 0" in out
+
+
+def test_progress_bars_are_for_terminals(capsys, labels, monkeypatch):
+    fit = "fit labels.csv -k 4 --device cpu"
+    assert run(capsys, fit)[2] == ""
+    monkeypatch.setattr(main, "_verbose", lambda: 1)
+    assert "starts" in run(capsys, fit)[2]
+
+
+@pytest.fixture
+def small_cases(monkeypatch):
+    monkeypatch.setattr(harness, "COPY_BYTES", 1 << 16)
+    monkeypatch.setattr(bench_cases, "SQUARE", 50)
+    monkeypatch.setattr(bench_cases, "SOLVED", 24)
+
+
+def test_bench_writes_its_results(capsys, tmp_path, small_cases):
+    arguments = ("bench", "--device", "cpu", "--samples", 200, "--repeat", 2, "--out", tmp_path / "r.json")
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0
+    report = json.loads((tmp_path / "r.json").read_text())
+    names = [result["case"].split(",")[0] for result in report["results"]]
+    kernels = ["gather_sum", "scatter_add", "assign", "coassociation"]
+    peerless = ["PCE", "RSEC", "LTA", "CMVC"]
+    prox = ["prox.nuclear", "prox.tensor_nuclear"]
+    assert names == [*kernels, "SEC", "KCC", "EAC", "k-means of features", *prox, *peerless, "nmi"]
+    assert all(result["agree"] for result in report["results"])
+    timed = report["results"][0]["timed"]
+    assert timed["SciPy CSR product"]["ratio"] == 1
+    assert timed["gpuensemble, cpu"]["bytes_moved"] > 200 * 50
+    assert report["machine"]["versions"]["numpy"] == np.__version__
+    assert "of a copy" in out
+    assert out.splitlines()[-1].startswith("all answers agree; a copy moves cpu ")
+
+
+def test_bench_fails_if_answers_differ(capsys, monkeypatch):
+    def cases(devices, samples):
+        yield harness.Case("sum", {"one": lambda: 1, "two": lambda: 2}, "two", lambda one, two: one == two)
+
+    monkeypatch.setattr(bench_cases, "CASES", (cases,))
+    monkeypatch.setattr(harness, "COPY_BYTES", 1 << 16)
+    code, out, _ = run(capsys, "bench", "--device", "cpu", "--repeat", 1)
+    assert code == 1
+    assert "FAIL: answers differ in sum" in out
+
+
+@pytest.mark.skipif(gxx() is None, reason="g++ is not installed")
+def test_bench_runs_the_same_cases_on_a_device(capsys, small_cases):
+    with standin.installed(ShimModule):
+        code, out, _ = run(capsys, "bench --samples 60 --repeat 1 --json")
+    assert code == 0
+    report = json.loads(out)
+    assert set(report["copy_bytes_per_second"]) == {"cpu", "cuda:0"}
+    for result in report["results"]:
+        assert result["timed"]["gpuensemble, cuda:0"]["device"] == "cuda:0"
+
+
+def test_doctor_fails_if_a_check_does(capsys, monkeypatch):
+    report = doctor.run("cpu") | {"failed": 1}
+    monkeypatch.setattr(doctor, "run", lambda device: report)
+    assert run(capsys, "doctor")[0] == 1
+
+
+def process(*arguments, cwd, **more):
+    """A real process."""
+    command = [sys.executable, "-m", "gpuensemble", *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, **more)
+
+
+def test_a_process_prints_no_traceback(labels, tmp_path):
+    done = process("fit", "labels.csv", "-k", "4", "--device", "cpu", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 81
+    done = process("fit", "labels.csv", "-k", "0", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "gpuensemble: `n_clusters` must be between 1 and n_samples=80, got 0.\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are POSIX")
+def test_a_full_disk_leaves_nothing_behind(labels, tmp_path):
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+
+    command = "fit labels.csv -k 4 --device cpu --out c.csv".split()  # noqa: SIM905
+    done = process(*command, cwd=tmp_path, preexec_fn=limit)
+    assert done.returncode == 2
+    assert done.stderr == "gpuensemble: c.csv: File too large.\n"
+    assert sorted(os.listdir(tmp_path)) == ["labels.csv", "truth.csv"]

@@ -1,0 +1,252 @@
+"""Tables in files: what is recognised, what is refused, and that files are written whole or not at all."""
+
+import errno
+import os
+import pickle
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csc_matrix, csr_matrix, save_npz
+
+from gpuensemble._cli import files
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function that makes a file with that text and gives its path."""
+
+    def make(text, name="t.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return make
+
+
+READ = {
+    "a header and ids": ("id,a,b\n007,x,1\n008,y,2\n", ["007", "008"], ["a", "b"], [["x", 1.0], ["y", 2.0]]),
+    "ID in capitals, in the middle": ("a,ID\nx,1\nx,2\n", ["1", "2"], ["a"], [["x"], ["x"]]),
+    "text that is all different": ("sample,a\ns1,1\ns2,1\n", ["s1", "s2"], ["a"], [[1.0], [1.0]]),
+    "an index of pandas": (",0,1\ns1,3,4\ns2,3,4\n", ["s1", "s2"], ["0", "1"], [[3.0, 4.0], [3.0, 4.0]]),
+    "an index of numbers": (",0,1\n0,3,4\n1,3,4\n", ["0", "1"], ["0", "1"], [[3.0, 4.0], [3.0, 4.0]]),
+    "a named index": ("cell,0,1,2\ns1,3,4,5\ns2,3,4,5\n", ["s1", "s2"], ["0", "1", "2"], [[3.0, 4, 5], [3.0, 4, 5]]),
+    "no header": ("1,x\n1,x\n2,y\n", None, ["0", "1"], [[1.0, "x"], [1.0, "x"], [2.0, "y"]]),
+    "no header, ids": ("s1,1\ns2,1\n", ["s1", "s2"], ["1"], [[1.0], [1.0]]),
+    "names over text": ("p,q\nx,u\nx,u\n", None, ["p", "q"], [["x", "u"], ["x", "u"]]),
+    "labels over text": ("x,u\nx,u\ny,v\n", None, ["0", "1"], [["x", "u"], ["x", "u"], ["y", "v"]]),
+    "holes": (
+        "id,a,b\ni,,NA\nj,1.0,x\nk,-1,None\nl,2.0,null\n",
+        list("ijkl"),
+        ["a", "b"],
+        [[None, None], [1.0, "x"], [None, None], [2.0, None]],
+    ),
+    "1.0 and 1 are one label": ("a,b\n1.0,x\n1,x\n", None, ["a", "b"], [[1.0, "x"], [1.0, "x"]]),
+    "01 is not 1": ("a,b\n01,x\n1,x\n01,y\n", None, ["a", "b"], [["01", "x"], ["1", "x"], ["01", "y"]]),
+    "mixed": ("a,b\n1,x\nu,x\n1,y\n", None, ["a", "b"], [["1", "x"], ["u", "x"], ["1", "y"]]),
+    "long numbers": (
+        "a,b\n12345678901234567890,x\n12345678901234567891,x\n12345678901234567891,y\n",
+        None,
+        ["a", "b"],
+        [["12345678901234567890", "x"], ["12345678901234567891", "x"], ["12345678901234567891", "y"]],
+    ),
+    "spaces and quotes": ('a, b \n"x, y", 1\n"x, y",1 \n', None, ["a", "b"], [["x, y", 1.0], ["x, y", 1.0]]),
+    "a byte order mark": ("\ufeffid,a\ni,1\nj,1\n", ["i", "j"], ["a"], [[1.0], [1.0]]),
+}
+
+
+@pytest.mark.parametrize(("text", "ids", "columns", "values"), READ.values(), ids=READ)
+@pytest.mark.parametrize("separator", [",", "\t"])
+def test_labels_in_text(write, text, ids, columns, values, separator):
+    if separator == "\t":
+        text = re.sub(r',(?! y")', "\t", text)
+    table = files.read_labels(write(text, "t.csv" if separator == "," else "t.tsv"))
+    assert (None if table.ids is None else list(table.ids)) == ids
+    assert list(table.values.columns) == columns
+    found = table.values.astype(object).where(table.values.notna(), None).to_numpy().tolist()
+    assert found == values
+
+
+def test_flags_name_the_ids_and_the_header(write):
+    path = write("x,1,3\ny,2,3\n")
+    assert list(files.read_labels(path, "1", header=False).ids) == ["1", "2"]
+    assert list(files.read_labels(path, header=True).values.columns) == ["1", "3"]
+    with pytest.warns(UserWarning, match="column 'a' of .* has another label in every row; if it holds ids, name it"):
+        assert files.read_labels(write("a,b\n1,5\n2,5\n3,6\n")).ids is None
+    assert list(files.read_labels(path := write("a,b\n1,5\n2,5\n3,6\n"), "a").ids) == ["1", "2", "3"]
+    assert files.read_labels(path, "a").id_name == "a"
+
+
+def test_parquet_keeps_its_types(tmp_path):
+    frame = pd.DataFrame({"a": [1, 1, 2], "b": pd.Categorical(["x", None, "y"])}, index=["007", "s", "t"])
+    path = str(tmp_path / "t.parquet")
+    frame.to_parquet(path)
+    table = files.read_labels(path)
+    assert list(table.ids) == ["007", "s", "t"]
+    assert table.values["b"].isna().tolist() == [False, True, False]
+    frame.reset_index(names="barcode").to_parquet(path)
+    table = files.read_labels(path)
+    assert (table.id_name, list(table.ids)) == ("barcode", ["007", "s", "t"])
+    np.testing.assert_array_equal(files.read_features(path, drop=("b",)).values, [[1], [1], [2]])
+
+
+def test_arrays(tmp_path):
+    np.save(tmp_path / "t.npy", [[0, 1], [0, 2]])
+    assert files.read_labels(str(tmp_path / "t.npy")).values.tolist() == [[0, 1], [0, 2]]
+    np.save(tmp_path / "t.npy", np.array(["x", "y"]))
+    assert files.read_labels(str(tmp_path / "t.npy")).labels().tolist() == ["x", "y"]
+    np.savez(tmp_path / "t.npz", E=[[0], [0]], id=["a", "b"])
+    table = files.read_labels(str(tmp_path / "t.npz"))
+    assert (list(table.ids), table.values.tolist()) == (["a", "b"], [[0], [0]])
+    np.savez(tmp_path / "t.npz", X=[[0.5], [1]], y=[0, 1], barcode=["a", "b"])
+    table = files.read_features(str(tmp_path / "t.npz"), "barcode")
+    assert (table.id_name, table.values.tolist()) == ("barcode", [[0.5], [1]])
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csc_matrix])
+def test_sparse_features(tmp_path, kind):
+    dense = np.array([[0, 1.5, 0], [2, 0, 0]])
+    save_npz(tmp_path / "t.npz", kind(dense))
+    values = files.read_features(str(tmp_path / "t.npz")).values
+    assert values.format == "csr"
+    np.testing.assert_array_equal(values.toarray(), dense)
+
+
+def test_features_in_text(write):
+    path = write("id,a,b,kind\nx,1,,u\ny,-1,2e3,v\n")
+    np.testing.assert_array_equal(files.read_features(path, drop=("kind",)).values, [[1, np.nan], [-1, 2000]])
+
+
+REFUSED = {
+    "no file": (None, "t.csv", "must be a file that is there, got none."),
+    "an ending": ("a,b\n", "t.xls", "must end in one of .csv, .tsv, .parquet, .npy, .npz."),
+    "nothing in it": ("", "t.csv", "must hold a table, got an empty file."),
+    "a header alone": ("id,a\n", "t.csv", "must have at least one row, got none below the header."),
+    "ids alone": ("id\nx\ny\n", "t.csv", "must have a column beside the ids, got 'id' alone."),
+    "a long line": ("a,b\n1,2,3\n", "t.csv", "must be a table of CSV: Expected 2 fields in line 2, saw 3."),
+    "a short line": ("a,b\n1,2\n1\n", "t.csv", "must have lines of one length, got 2 cells in most and 1 in line 3."),
+    "a hole in a vector": (
+        "a\nx\n\ny\n",
+        "t.csv",
+        "must have lines of one length, got 1 cells in most and 0 in line 3.",
+    ),
+    "an open quote": ('a,b\n"1,2\n', "t.csv", "must be a table of CSV: EOF inside string starting at row 1."),
+    "another encoding": (b"a,b\n\xff\xfe,2\n", "t.csv", "must be text in UTF-8, got byte 0xff."),
+    "an id twice": ("id,a\nx,1\nx,2\n", "t.csv", "must have every id once, got 'x' twice."),
+    "an empty id": ("id,a\nx,1\n,2\n", "t.csv", "must have an id in every row, got none in row 1."),
+    "a name twice": ("id,a,a\nx,1,2\n", "t.csv", "must have a different name for each column, got 'a' twice."),
+    "no Parquet": (b"PAR0 nothing", "t.parquet", "must be a Parquet file: "),
+    "no NPY": (b"nothing", "t.npy", "must be an NPY file of numbers or text (pickled objects are never loaded)"),
+    "no NPZ": (b"PK\x03\x04 nothing", "t.npz", "must be an NPZ file of numbers or text (pickled objects"),
+    "a pickle": (pickle.dumps([1]), "t.npy", "must be an NPY file of numbers or text (pickled objects"),
+}
+
+
+@pytest.mark.parametrize(("content", "name", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_files_get_one_sentence(write, tmp_path, content, name, message):
+    path = str(tmp_path / name) if content is None else write(content, name)
+    with pytest.raises(ValueError, match=re.escape(f"`{path}` {message}")) as error:
+        files.read_labels(path)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_arrays_get_one_sentence(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "was here"),))
+
+    np.save(tmp_path / "t.npy", np.array([Evil()], object), allow_pickle=True)
+    np.savez(tmp_path / "t.npz", labels=np.array([[Evil()]], object), allow_pickle=True)
+    for name in ("t.npy", "t.npz"):
+        with pytest.raises(ValueError, match="pickled objects are never loaded"):
+            files.read_labels(str(tmp_path / name))
+    assert not (tmp_path / "was here").exists()
+    np.savez(tmp_path / "t.npz", a=[[1]], b=[[2]])
+    with pytest.raises(ValueError, match=r"must hold one array, or one called labels, label or X, got 'a', 'b'\."):
+        files.read_labels(str(tmp_path / "t.npz"))
+    np.save(tmp_path / "t.npy", np.zeros((2, 2, 2)))
+    with pytest.raises(ValueError, match=r"must hold a table of numbers or text, got float64 of shape \(2, 2, 2\)\."):
+        files.read_labels(str(tmp_path / "t.npy"))
+    np.savez(tmp_path / "t.npz", labels=[[1], [2]], id=["x"])
+    with pytest.raises(ValueError, match=r"must have an id for each of 2 rows, got shape \(1,\)\."):
+        files.read_labels(str(tmp_path / "t.npz"))
+
+
+def test_text_among_features_is_named(write):
+    path = write("id,a,kind\nx,1,u\ny,2,v\n")
+    message = f"`{path}` must hold numbers, got 'u' in row 0, column 'kind'; --drop leaves a column out, "
+    with pytest.raises(ValueError, match=re.escape(message)):
+        files.read_features(path)
+    with pytest.raises(ValueError, match="must have the column that --drop names, got 'b'"):
+        files.read_features(path, drop=("b",))
+    with pytest.raises(ValueError, match="must have the column that --id names, got 'b'"):
+        files.read_features(path, "b")
+    with pytest.raises(ValueError, match="must have a column that --drop does not leave out, got none"):
+        files.read_features(path, drop=("a", "kind"))
+
+
+@pytest.mark.parametrize("ending", files.ENDINGS)
+def test_what_is_written_is_read_again(write, tmp_path, ending):
+    table = files.read_labels(write("id,a\n007,x\nb,x\n"))
+    path = str(tmp_path / f"out{ending}")
+    files.write(path, {"label": np.array([4, 0], "int32")}, table)
+    again = files.read_labels(path)
+    assert list(again.labels()) == [4, 0]
+    if ending != ".npy":
+        assert list(again.ids) == ["007", "b"]
+    assert sorted(os.listdir(tmp_path)) == [f"out{ending}", "t.csv"]
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "out.csv"
+    path.write_text("before")
+
+    def fail_halfway():
+        with files.whole(str(path)) as file:
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, "disk full")
+
+    with pytest.raises(OSError, match="full"):
+        fail_halfway()
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["out.csv"]
+    with files.whole(str(path)) as file:
+        file.write(b"after")
+    assert path.read_text() == "after"
+    (tmp_path / "other").symlink_to(path)
+    with files.whole(str(tmp_path / "other")) as file:
+        file.write(b"through the link")
+    assert path.read_text() == "through the link"
+    assert (tmp_path / "other").is_symlink()
+
+
+def test_outputs_are_checked_before_any_work(tmp_path):
+    files.check_output(None)
+    files.check_output(str(tmp_path / "new.csv"))
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ValueError, match="must be a file, or nothing yet, got something else"):
+        files.check_output(str(tmp_path / "folder.csv"))
+    with pytest.raises(ValueError, match="must be in a folder that is there and can be written to"):
+        files.check_output(str(tmp_path / "none" / "t.csv"))
+    with pytest.raises(ValueError, match=r"must end in one of \.png, \.pdf\."):
+        files.check_output(str(tmp_path / "t.csv"), (".png", ".pdf"))
+
+
+def test_views_are_joined_by_their_ids(write, tmp_path):
+    one = files.read_features(write("id,a\nx,1\ny,2\n", "one.csv"))
+    two = files.read_features(write("id,b,c\nz,3,4\nx,5,6\n", "two.csv"))
+    table, (a, b), present = files.joined([one, two])
+    assert list(table.ids) == ["x", "y", "z"]
+    np.testing.assert_array_equal(a, [[1], [2], [np.nan]])
+    np.testing.assert_array_equal(b, [[5, 6], [np.nan, np.nan], [3, 4]])
+    np.testing.assert_array_equal(present, [[True, True], [True, False], [False, True]])
+    sparse = two._replace(values=csr_matrix(two.values))
+    _, (_, b), present = files.joined([one, sparse])
+    np.testing.assert_array_equal(b.toarray(), [[5, 6], [0, 0], [3, 4]])
+    _, views, present = files.joined([one, one])
+    assert present is None
+    np.testing.assert_array_equal(views[1], one.values)
+    short = files.read_features(write("b\n1.5\n", "three.csv"))
+    with pytest.raises(ValueError, match=r"must have ids, or as many rows as .*, 2, got 1"):
+        files.joined([one, short])

@@ -1,0 +1,65 @@
+"""The stand-in device refuses what CuPy refuses, and counts what makes a host wait."""
+
+import numpy as np
+import pytest
+
+from cudasim import standin
+from cudasim.shim import ShimModule
+
+
+@pytest.fixture
+def cupy():
+    with standin.installed(ShimModule) as module:
+        yield module
+
+
+REFUSED = {
+    "implicit conversion": lambda cupy, x: np.asarray(x),
+    "a NumPy function": lambda cupy, x: np.sqrt(x),
+    "mixing with NumPy": lambda cupy, x: x + np.ones(3),
+    "mixing with NumPy on the left": lambda cupy, x: np.ones(3) + x,
+    "mixing with a list": lambda cupy, x: [1, 2, 3] * x,
+    "a NumPy array as argument": lambda cupy, x: cupy.where(x > 0, x, np.zeros(3)),
+    "a list for a ufunc": lambda cupy, x: cupy.add(x, [1, 2, 3]),
+    "an index of NumPy's": lambda cupy, x: x[np.array([0])],
+    "an index that names an element twice": lambda cupy, x: x.__setitem__(cupy.asarray([0, 0]), 1.0),
+}
+
+
+@pytest.mark.parametrize("attempt", REFUSED.values(), ids=REFUSED)
+def test_mixing_is_refused(cupy, attempt):
+    with pytest.raises((TypeError, IndexError), match=r"."):
+        attempt(cupy, cupy.asarray([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.skipif(standin.real is None, reason="CuPy is not installed")
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda cupy, x: cupy.nothing(x),
+        lambda cupy, x: cupy.isin_sorted(x),
+        lambda cupy, x: x.to_device("cpu"),
+        lambda cupy, x: cupy.linalg.svd(x, hermitian=True),
+        lambda cupy, x: cupy.sum(x, where=x > 0),
+    ],
+)
+def test_unknown_names_and_keywords_are_refused(cupy, attempt):
+    with pytest.raises((AttributeError, TypeError), match="has no"):
+        attempt(cupy, cupy.asarray([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def test_waiting_for_the_device_is_counted(cupy):
+    x = cupy.asarray([1.0, 2.0])
+    before = standin.ndarray.syncs
+    total = (x * 2 + 1).sum()
+    assert total.shape == ()
+    assert standin.ndarray.syncs == before
+    assert float(total) == 8
+    assert bool((x > 0).all())
+    assert x.get().tolist() == [1.0, 2.0]
+    assert standin.ndarray.syncs == before + 3
+
+
+def test_empty_holds_nothing_of_use(cupy):
+    assert np.isnan(cupy.empty(3).get()).all()
+    assert (cupy.empty(3, "int32").get() > 2**28).all()

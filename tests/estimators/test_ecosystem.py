@@ -1,0 +1,186 @@
+"""Beside other libraries: scikit-learn's own checks, pipelines and searches; pandas; models that travel as pickles."""
+
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import gpuensemble as ge
+from cudasim import standin
+from cudasim.shim import ShimModule, gxx
+from gpuensemble._array.devices import to_host
+from gpuensemble.estimators._base.registry import OF_LABELS, make
+from support import ensemble
+
+NOT_LABELS = "feeds numbers that are not labels, which are refused; test_estimators.py has the same on labels"
+SENTENCE = "asks for scikit-learn's wording; ours is one sentence with name, rule and value"
+EXPECTED = {
+    "check_clustering": NOT_LABELS,
+    "check_sample_weight_equivalence_on_dense_data": NOT_LABELS,
+    "check_positive_only_tag_during_fit": SENTENCE,
+    "check_complex_data": SENTENCE,
+    "check_estimators_empty_data_messages": SENTENCE,
+    "check_all_zero_sample_weights_error": SENTENCE,
+    "check_n_features_in_after_fitting": SENTENCE,
+    "check_fit2d_predict1d": SENTENCE,
+    "check_sample_weights_not_an_array": "an object that only has `__array__` is no table of labels",
+}
+OF_PREDICTION = {
+    *("check_all_zero_sample_weights_error", "check_n_features_in_after_fitting", "check_fit2d_predict1d"),
+    *("check_sample_weights_not_an_array", "check_sample_weight_equivalence_on_dense_data"),
+}
+STRICT = {"xfail_strict": True} if "xfail_strict" in inspect.signature(parametrize_with_checks).parameters else {}
+
+
+def expected_failures(estimator):
+    without = set() if hasattr(estimator, "predict") else OF_PREDICTION
+    return {name: reason for name, reason in EXPECTED.items() if name not in without}
+
+
+# LTA's parameter `transform` makes scikit-learn's checks take it for a transformer.
+@parametrize_with_checks(
+    [make(name, 2, 0, "cpu") for name in OF_LABELS if name != "lta"], expected_failed_checks=expected_failures, **STRICT
+)
+@pytest.mark.filterwarnings("ignore")  # few distinct rows, few iterations: scikit-learn's data are not ours
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def base_partitions(features):
+    return ge.generate.random_k(features, 10, (3, 6), random_state=0, device="cpu")
+
+
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_a_pipeline_from_features_to_consensus(name):
+    features, truth = make_blobs(90, centers=3, cluster_std=0.5, random_state=0)
+    steps = (StandardScaler(), FunctionTransformer(base_partitions), make(name, 3, 0, "cpu"))
+    assert ge.metrics.ari(truth, make_pipeline(*steps).fit_predict(features)) > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:.* labels were not seen by `fit`:UserWarning")  # in one fold only
+def test_a_grid_search_by_prediction_finds_the_number_of_clusters():
+    truth, labels = ensemble(n=120)
+
+    def score(estimator, X, y):
+        return ge.metrics.ari(y, estimator.predict(X))
+
+    search = GridSearchCV(ge.SEC(2, random_state=0, device="cpu"), {"n_clusters": [2, 4, 7]}, scoring=score, cv=3)
+    search.fit(labels, truth)
+    assert search.best_params_ == {"n_clusters": 4}
+    assert search.best_score_ > 0.9
+
+
+def test_a_grid_search_without_prediction_scores_the_fitted_labels():
+    truth, labels = ensemble()
+
+    def score(estimator, X, y=None):
+        return ge.metrics.ari(truth, estimator.labels_)
+
+    every = np.arange(len(labels))
+    grid = {"linkage": ["single", "average", "complete"]}
+    search = GridSearchCV(ge.EAC(4, device="cpu"), grid, scoring=score, cv=[(every, every)]).fit(labels)
+    assert search.best_score_ > 0.9
+
+
+def observations(n=80, holes=True):
+    """What an AnnData object's `obs` is: a frame of samples by name, with categories and other columns."""
+    truth, labels = ensemble(n=n, r=3)
+    index = [f"cell-{i}" for i in np.random.default_rng(0).permutation(n)]
+    frame = pd.DataFrame({"n_genes": np.arange(n)}, index=index)
+    for i, name in enumerate(("leiden", "louvain", "kmeans")):
+        frame[name] = pd.Categorical([f"c{label}" for label in labels[:, i]])
+    if holes:
+        frame.loc[index[3], "louvain"] = None
+    return truth, frame
+
+
+@pytest.mark.parametrize("name", OF_LABELS)
+def test_a_column_comes_back_to_the_frame_of_observations(name):
+    truth, obs = observations(holes=OF_LABELS[name].holes)
+    index = obs.index.copy()
+    estimator = make(name, 4, 0, "cpu").fit(obs[["leiden", "louvain", "kmeans"]])
+    obs["consensus"] = pd.Categorical(estimator.labels_.astype(str))
+    assert obs.index.equals(index)
+    assert ge.metrics.ari(truth, obs["consensus"]) > 0.8
+    assert estimator.n_features_in_ == 3
+    assert list(estimator.feature_names_in_) == ["leiden", "louvain", "kmeans"]
+    shuffled = obs.sample(frac=1, random_state=0)
+    labels = pd.Series(estimator.labels_, index=obs.index)
+    again = pd.Series(make(name, 4, 0, "cpu").fit_predict(shuffled[["leiden", "louvain", "kmeans"]]), shuffled.index)
+    assert ge.metrics.ari(labels, again.loc[labels.index]) > 0.8
+
+
+def test_filled_holes_come_back_as_a_frame():
+    _, obs = observations()
+    table = obs[["leiden", "louvain", "kmeans"]].astype(object)
+    imputed = ge.PCE(4, random_state=0, device="cpu").fit(table).imputed_
+    assert imputed.index.equals(table.index)
+    assert list(imputed.columns) == list(table.columns)
+    assert imputed.notna().all(axis=None)
+    assert (imputed == table).sum(axis=None) == table.notna().sum(axis=None)
+
+
+def test_columns_in_another_order_are_refused():
+    _, obs = observations()
+    estimator = ge.SEC(4, random_state=0, device="cpu").fit(obs[["leiden", "kmeans"]])
+    np.testing.assert_array_equal(estimator.predict(obs[["leiden", "kmeans"]]), estimator.labels_)
+    np.testing.assert_array_equal(estimator.predict(obs[["leiden", "kmeans"]].to_numpy()), estimator.labels_)
+    message = r"`labels` must have the columns that `fit` saw, in that order, got 'kmeans' instead of 'leiden'\."
+    with pytest.raises(ValueError, match=message):
+        estimator.predict(obs[["kmeans", "leiden"]])
+    with pytest.raises(ValueError, match="got 'louvain' instead of None"):
+        estimator.predict(obs[["leiden", "kmeans", "louvain"]])
+    estimator.fit(obs[["leiden", "kmeans"]].to_numpy())
+    assert not hasattr(estimator, "feature_names_in_")
+
+
+WITHOUT_CUPY = """
+import pickle, sys
+sys.modules["cupy"] = None  # as if it were not installed
+import numpy as np
+labels = np.load("labels.npy")
+for model, expected in pickle.load(open("models.pickle", "rb")).values():
+    assert all(type(value).__module__ != "cupy" for value in vars(model).values())
+    found = model.predict(labels) if hasattr(model, "predict") else model.labels_
+    np.testing.assert_array_equal(found, expected)
+    print(type(model).__name__)
+"""
+
+
+@pytest.mark.skipif(gxx() is None, reason="g++ is not installed")
+def test_models_fitted_on_a_device_load_and_predict_without_one(tmp_path):
+    _, labels = ensemble()
+    np.save(tmp_path / "labels.npy", labels)
+    with standin.installed(ShimModule) as cupy:
+        fitted = {name: make(name, 4, 0, "auto").fit(cupy.asarray(labels)) for name in OF_LABELS}
+        views = [10.0 * np.eye(4)[labels[:, i] % 4] + np.arange(80)[:, None] % 5 for i in (0, 1)]
+        fitted["cmvc"] = make("cmvc", 4, 0, "auto").fit([cupy.asarray(view) for view in views])
+        assert {model.device_ for model in fitted.values()} == {"cuda:0"}
+        models = {name: (model, to_host(model.labels_)) for name, model in fitted.items()}
+        (tmp_path / "models.pickle").write_bytes(pickle.dumps(models))
+    environment = os.environ | {"PYTHONPATH": str(Path(ge.__file__).parents[1])}
+    command = [sys.executable, "-c", WITHOUT_CUPY]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [*(OF_LABELS[name].estimator for name in OF_LABELS), "CMVC"]
+
+
+def test_parameters_on_a_device_are_cloned_and_pickled():
+    if gxx() is None:
+        pytest.skip("g++ is not installed")
+    with standin.installed(ShimModule) as cupy:
+        estimator = ge.SEC(2, init=cupy.asarray([0, 1, 1]))
+        assert type(clone(estimator).init) is type(estimator.init)
+        state = pickle.dumps(estimator)
+    assert pickle.loads(state).init.tolist() == [0, 1, 1]

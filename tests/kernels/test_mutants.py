@@ -1,0 +1,550 @@
+"""The files of kernels/ under the checker: no faults, the right results, and every one of many mutations is found."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cudasim.shim import ShimError, ShimModule, empty, gxx
+from gpuensemble._kernels.cpu import slices as cpu_slices
+from gpuensemble._linear import thresholding
+
+pytestmark = pytest.mark.skipif(gxx() is None, reason="needs g++ on Linux to compile CUDA kernels for the CPU")
+
+Checked = partial(ShimModule, checked=True)
+ORDERS = ("forward", "reverse")
+KERNELS = Path(__file__).parents[2] / "kernels"
+SOURCE = (KERNELS / "membership.cu").read_text()
+SOURCES = {"shrink_slices": (KERNELS / "slices.cu").read_text()}  # of a kernel that is not in membership.cu
+SOURCES |= dict.fromkeys(("lta_update", "pair_gram", "pair_multiply"), (KERNELS / "lta.cu").read_text())
+C_TYPES = {
+    "unsigned char": np.uint8,
+    "unsigned short": np.uint16,
+    "int": np.int32,
+    "unsigned": np.uint32,
+    "unsigned long long": np.uint64,
+    "long long": np.int64,
+    "float": np.float32,
+    "double": np.float64,
+}
+
+
+def ensemble(n, sizes, code, holes=0.2):
+    """Codes of n rows in partitions of these sizes, offsets, and the dense one-hot matrix, n x C."""
+    rng = np.random.default_rng(n)
+    offsets = np.cumsum([0, *sizes]).astype(np.int32)
+    labels = np.stack([rng.integers(0, size, n) for size in sizes], axis=1)
+    labels[-1] = np.array(sizes) - 1
+    seen = rng.random(labels.shape) >= holes
+    seen[-1] = True
+    seen[0] = holes == 0
+    codes = np.where(seen, labels, -1).astype(C_TYPES[code])
+    columns = (labels + offsets[:-1])[..., None] == np.arange(offsets[-1])
+    return codes, offsets, (columns & seen[..., None]).any(axis=1)
+
+
+def pitched(values, ctype):
+    """A table in device layout: rows of a multiple of 32 bytes, NaN beyond the columns in use."""
+    dtype = np.dtype(C_TYPES[ctype])
+    K = values.shape[1]
+    pitch = -(-K * dtype.itemsize // 32) * 32 // dtype.itemsize
+    table = np.full((len(values), pitch), np.nan, dtype)
+    table[:, :K] = values
+    return table
+
+
+def terms(onehot, offsets, table):
+    """Entry [i, x, k]: the table's row of x in partition i, 0 where x is missing."""
+    picked = np.where(onehot[:, :, None], table, table.dtype.type(0))
+    return np.stack([picked[:, a:b].sum(axis=1) for a, b in pairwise(offsets)])
+
+
+def in_order(values):
+    """The sum over the first axis, one addition after the other."""
+    total = np.zeros_like(values[0])
+    for value in values:
+        total = total + value
+    return total
+
+
+def run_gather_sum(kernel, n, sizes, K, T, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    table = pitched(np.random.default_rng(1).standard_normal((offsets[-1], K)), T)
+    out = empty((n, K), table.dtype)
+    pitch = np.int32(table.shape[1])
+    kernel((2,), (128,), (codes, offsets, np.int64(n), np.int32(len(sizes)), table, np.int32(K), pitch, out))
+    return [(out, in_order(terms(onehot, offsets, table[:, :K])))]
+
+
+def best_columns(cost, parts, weighted):
+    """Labels and costs as `assign` defines them."""
+    infinite = np.isinf(parts).sum(axis=0)
+    finite = in_order(np.where(np.isinf(parts), parts.dtype.type(0), parts)) + weighted
+    least = cost.min(axis=1)
+    all_infinite = np.isinf(least)[:, None]
+    order = np.lexsort((np.where(all_infinite, finite, cost), np.where(all_infinite, infinite, 0)), axis=1)
+    return order[:, 0].astype(np.int32), least
+
+
+def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
+    codes, offsets, onehot = ensemble(n, sizes, code, holes=0 if summed else 0.2)
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, 3, (offsets[-1], K)).astype(float) / 8  # few values, so that costs tie
+    values[rng.random(values.shape) < 0.2] = np.inf
+    values[-1] = np.inf
+    table = pitched(values, T)
+    per_partition = pitched(rng.integers(0, 3, (1 if summed else len(sizes), K)) / 4, T)
+    weight = rng.integers(1, 3, n).astype(table.dtype) if weighted else np.uintp(0)
+    labels, costs, seconds = empty(n, np.int32), empty(n, table.dtype), empty(n, table.dtype)
+    sizes_and_tables = (np.int64(n), np.int32(len(sizes)), table, per_partition, np.int32(summed))
+    pitch = np.int32(table.shape[1])
+    kernel((2,), (128,), (codes, offsets, *sizes_and_tables, weight, np.int32(K), pitch, labels, costs, seconds))
+
+    seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)])
+    parts = terms(onehot, offsets, table[:, :K])
+    shares = np.where(seen[:, :, None], per_partition[:, None, :K], table.dtype.type(0))
+    p = np.broadcast_to(per_partition[0, :K], (n, K)) if summed else in_order(shares)
+    p = (weight[:, None] if weighted else 1) * p
+    cost = in_order(parts) + p
+    want_labels, want_costs = best_columns(cost, parts, p)
+    return [(labels, want_labels), (costs, want_costs), (seconds, np.sort(cost, axis=1)[:, 1])]
+
+
+def run_count(kernel, n, sizes, bounds, K, capacity, counter, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, K, n).astype(np.int32)
+    weight = rng.integers(0, 2**40, n) if counter == "unsigned long long" else np.uintp(0)
+    out = np.zeros((offsets[-1], K), np.uint64)
+    groups = (np.array(bounds, np.int32), np.int32(len(bounds) - 1))
+    args = (codes, offsets, np.int64(n), np.int32(len(sizes)), *groups, labels, weight, np.int32(K), np.int32(capacity))
+    kernel((2, 2), (256,), (*args, out), shared_mem=capacity * np.dtype(C_TYPES[counter]).itemsize)
+    amounts = np.where(labels[:, None] == np.arange(K), weight[:, None] if weight.ndim else 1, 0)
+    return [(out, (onehot.T.astype(np.int64) @ amounts).astype(np.uint64))]
+
+
+def run_scatter_add(kernel, n, sizes, K, segment_rows, capacity, T, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    rows = np.random.default_rng(4).standard_normal((n, K)).astype(C_TYPES[T])
+    n_segments = -(-n // segment_rows)
+    partial_sums = empty((n_segments, offsets[-1], K), rows.dtype)
+    counts = (np.int64(segment_rows), np.int32(n_segments), np.int32(capacity))
+    args = (codes, offsets, np.int64(n), np.int32(len(sizes)), rows, np.int32(K), *counts, partial_sums)
+    kernel((2,), (32,), args, shared_mem=capacity * 32 * rows.itemsize)
+    each = onehot[:, :, None] * rows[:, None, :]
+    return [(partial_sums, np.stack([in_order(each[at : at + segment_rows]) for at in range(0, n, segment_rows)]))]
+
+
+def run_coassociation(kernel, n, sizes, begin, n_rows, penalty, T, code):
+    codes, offsets, onehot = ensemble(n, sizes, code)
+    dtype = C_TYPES[T]
+    out = empty((n_rows, n), dtype)
+    r = len(sizes)
+    kernel((2,), (256,), (codes, np.int64(n), np.int32(r), np.int64(begin), np.int64(n_rows), np.int32(penalty), out))
+    seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)], axis=1)
+    agree, both = (m.astype(int) @ m.astype(int).T for m in (onehot, seen))
+    want = (agree - penalty * (both - agree)).astype(dtype) / dtype(r)
+    return [(out, want[begin : begin + n_rows])]
+
+
+def run_lta_update(kernel, n, T, spread):
+    rng = np.random.default_rng(n)
+    dtype = C_TYPES[T]
+    a = rng.integers(0, 6, (n, n)).astype(dtype) / dtype(5)
+    a = np.maximum(a, a.T)
+    tensor = rng.normal(0.5, 1, (2, n, n)).astype(dtype)
+    e, l1, l3 = rng.normal(0, 0.3, (3, n, n)).astype(dtype)
+    e *= dtype(spread)  # which of the residuals is the largest
+    mu, inverse, next_inverse, share, back, next_back = step = rng.uniform(0.2, 2, 6).astype(dtype)
+    p1, p2 = tensor.copy()
+    b, c = (p + multiplier * inverse for p, multiplier in ((p1, l1), (p2, l3)))
+    b, c = (np.clip((x + x.T) * dtype(0.5), dtype(0), dtype(1)) for x in (b, c))
+    b[a == 1] = 1
+    error = (a - p2 + back * e) * share
+    first, third = l1 + mu * (p1 - b), l3 + mu * (p2 - c)
+    following = [b - first * next_inverse, (a - error + next_back * error + c - third * next_inverse) * dtype(0.5)]
+    worst = np.max(np.abs([p1 - b, p2 + error - a, p2 - c]))
+    largest = empty((2, 8), dtype)
+    kernel((2,), (256,), (tensor, a, e, l1, l3, np.int64(n), *step, largest))
+    return [(tensor, np.stack(following)), (e, error), (l1, first), (l3, third), (largest.max(), worst)]
+
+
+def pairs(n, n_columns, T):
+    """Two n x n_columns matrices of complex numbers, real and imaginary parts on the last axis."""
+    return np.random.default_rng(n).standard_normal((2, n, n_columns, 2)).astype(C_TYPES[T])
+
+
+def product(x, xi, y, yi):
+    """Of two complex numbers."""
+    return x * y - xi * yi, x * yi + xi * y
+
+
+def run_pair_gram(kernel, n, n_columns, rows, T):
+    spectrum, basis = pairs(n, n_columns, T), pairs(2, n_columns, "double")[:, 0].copy()
+    sums = empty((-(-n // rows), 4, n_columns), np.float64)
+    kernel((2,), (64,), (spectrum, basis, np.int64(n), np.int64(n_columns), np.int32(rows), sums))
+    (u, ui), (v, vi) = (np.moveaxis(part.astype(float), -1, 0) for part in spectrum)
+    (a, ai), (b, bi) = (part.T for part in basis)
+    p, pi = (x - y for x, y in zip(product(u, ui, a, ai), product(v, vi, b, -bi), strict=True))
+    q, qi = (x + y for x, y in zip(product(u, ui, b, bi), product(v, vi, a, -ai), strict=True))
+    each = np.stack([p * p + pi * pi, q * q + qi * qi, p * q + pi * qi, p * qi - pi * q], axis=1)
+    return [(sums, np.stack([in_order(each[at : at + rows]) for at in range(0, n, rows)]))]
+
+
+def run_pair_multiply(kernel, n, n_columns, T):
+    spectrum, factor = pairs(n, n_columns, T), pairs(1, n_columns, T).reshape(4, n_columns)
+    (u, ui), (v, vi) = (np.moveaxis(part, -1, 0).copy() for part in spectrum)
+    kernel((2,), (64,), (spectrum, factor, np.int64(n), np.int64(n_columns)))
+    a, b, c, d = factor
+    one = u * a + (v * c + vi * d), ui * a + (vi * c - v * d)
+    two = v * b + (u * c - ui * d), vi * b + (ui * c + u * d)
+    return [(spectrum, np.stack([np.stack(one, axis=-1), np.stack(two, axis=-1)]))]
+
+
+def run_shrink_slices(kernel, layout, tau, weighted, T):
+    """Against the twin on the CPU, which test_prox.py holds against LAPACK."""
+    n_slices, n_rows, length, slice_stride, *_, period = layout
+    rng = np.random.default_rng(7)
+    data = rng.standard_normal((period or n_slices, 2 * slice_stride)).astype(C_TYPES[T])
+    if slice_stride == length * n_rows:  # small singular values, hidden in the sum of large ones
+        small = data[1].view("complex128" if T == "double" else "complex64").reshape(length, n_rows)
+        small[:] = small * 1e-4 ** np.arange(n_rows) @ rng.standard_normal((n_rows, n_rows))
+    data = data.reshape(-1)
+    weights = rng.random(n_rows) if weighted else None
+    expected = data.copy()
+    cpu_slices.shrink_slices(expected, thresholding.Layout(*layout), tau, weights)
+    sizes = (np.int64(n_slices), *map(np.int64, (length, *layout[3:])))
+    kernel((2,), (128,), (data, *sizes, np.float64(tau), np.uintp(0) if weights is None else weights))
+    return [(data, expected)]
+
+
+# Sizes are chosen so that the grid is smaller than the work, no size is a multiple of the block, and the last entry of
+# every buffer is used.
+CASES = {
+    "gather_sum": {
+        "gather_sum<float, unsigned char, 4, 1>": partial(
+            run_gather_sum, n=75, sizes=[3, 2, 4, 2, 3, 5], K=6, T="float", code="unsigned char"
+        ),
+        "gather_sum<double, unsigned short, 32, 2>": partial(
+            run_gather_sum, n=19, sizes=[2, 300, *[3] * 33], K=72, T="double", code="unsigned short"
+        ),
+    },
+    "assign": {
+        "assign<double, unsigned char, 4, 1>": partial(
+            run_assign, n=75, sizes=[3, 2, 4, 2, 5], K=6, T="double", code="unsigned char", weighted=False, summed=False
+        ),
+        "assign<float, int, 8, 1>": partial(
+            run_assign, n=45, sizes=[3, 2, 4], K=8, T="float", code="int", weighted=True, summed=True
+        ),
+    },
+    "count": {
+        "count<unsigned, unsigned char>": partial(
+            run_count,
+            n=400,
+            sizes=[3, 4, 5, 40, 2, 2, 6, 3],
+            bounds=[0, 3, 4, 6, 8],
+            K=4,
+            capacity=48,
+            counter="unsigned",
+            code="unsigned char",
+        ),
+        "count<unsigned long long, int>": partial(
+            run_count,
+            n=400,
+            sizes=[3, 4, 5, 40, 2],
+            bounds=[0, 2, 3, 4, 5],
+            K=3,
+            capacity=24,
+            counter="unsigned long long",
+            code="int",
+        ),
+    },
+    "scatter_add": {
+        "scatter_add<double, unsigned char>": partial(
+            run_scatter_add, n=50, sizes=[3, 9, 6], K=40, segment_rows=20, capacity=6, T="double", code="unsigned char"
+        ),
+        "scatter_add<float, int>": partial(
+            run_scatter_add, n=33, sizes=[3, 2], K=5, segment_rows=40, capacity=1, T="float", code="int"
+        ),
+    },
+    "coassociation": {
+        "coassociation<float, unsigned char>": partial(
+            run_coassociation,
+            n=37,
+            sizes=[2] * 20 + [3] * 20,
+            begin=10,
+            n_rows=20,
+            penalty=1,
+            T="float",
+            code="unsigned char",
+        ),
+        "coassociation<double, int>": partial(
+            run_coassociation, n=20, sizes=[2, 3, 4], begin=0, n_rows=20, penalty=0, T="double", code="int"
+        ),
+    },
+    "lta_update": {
+        "lta_update<double>": partial(run_lta_update, n=71, T="double", spread=1),
+        "lta_update<float>": partial(run_lta_update, n=33, T="float", spread=20),
+    },
+    "pair_gram": {
+        "pair_gram<double>": partial(run_pair_gram, n=37, n_columns=19, rows=4, T="double"),
+        "pair_gram<float>": partial(run_pair_gram, n=7, n_columns=70, rows=16, T="float"),
+    },
+    "pair_multiply": {
+        "pair_multiply<double>": partial(run_pair_multiply, n=19, n_columns=11, T="double"),
+        "pair_multiply<float>": partial(run_pair_multiply, n=3, n_columns=70, T="float"),
+    },
+}
+
+# n_slices, n_rows, length, slice_stride, row_stride, step, period: mirrored, entry by entry, row by row
+CASES["shrink_slices"] = {
+    "shrink_slices<double, 2>": partial(
+        run_shrink_slices, layout=(4, 2, 150, 150, 0, 1, 7), tau=2.0, weighted=False, T="double"
+    ),
+    "shrink_slices<double, 3>": partial(
+        run_shrink_slices, layout=(5, 3, 150, 450, 1, 3, 0), tau=1e-9, weighted=True, T="double"
+    ),
+    "shrink_slices<float, 4>": partial(
+        run_shrink_slices, layout=(5, 4, 20, 80, 20, 1, 0), tau=2.0, weighted=True, T="float"
+    ),
+}
+
+
+def fault(source, kernel, checked=True):
+    """The first thing wrong with a kernel in this source: a kind of error, "wrong result", or None."""
+    for expression, run in CASES[kernel].items():
+        for order in ORDERS:
+            module = ShimModule(source, name_expressions=(expression,), checked=checked, order=order)
+            try:
+                results = run(module.get_function(expression))
+            except ShimError as error:
+                return str(error).split(":")[0]
+            if not all(np.array_equal(got, want) and got.dtype == want.dtype for got, want in results):
+                return "wrong result"
+    return None
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("kernel", CASES)
+def test_kernel_is_free_of_faults(kernel, checked):
+    assert fault(SOURCES.get(kernel, SOURCE), kernel, checked) is None
+
+
+# How g++ 12 lets it be found (another may see another fault of it first); a kernel; text in its source, and what to
+# put in its place.
+MUTANTS = [
+    # The loop over rows, the groups of lanes and the columns, which gather_sum and assign share.
+    ("wrong result", "gather_sum", "(gridDim.x) * per_block", "(gridDim.x) * blockDim.x"),
+    ("race", "gather_sum", "(blockIdx.x) * per_block + thread / G", "(blockIdx.x) * per_block + thread % G"),
+    ("mask", "gather_sum", " << (thread % 32 / G * G)", ""),
+    ("deadlock", "gather_sum", "(0xffffffffu >> (32 - G)) << (thread % 32 / G * G)", "0xffffffffu"),
+    ("mask", "gather_sum", "column, j, G)", "column, j)"),
+    ("out of bounds", "gather_sum", "if (mine < r)", "if (mine <= r)"),
+    ("out of bounds", "gather_sum", "if (!is_hole(code)) column", "column"),
+    ("wrong result", "gather_sum", "shared_column >= 0", "shared_column > 0"),
+    ("wrong result", "gather_sum", "int j = 0; j < last; ++j", "int j = last - 1; j >= 0; --j"),
+    ("wrong result", "gather_sum", "r - first < G ? r - first : G", "r - first < G ? r - first : G - 1"),
+    # gather_sum
+    (
+        "out of bounds",
+        "gather_sum",
+        "x < n; x += group.stride) {\n        for",
+        "x <= n; x += group.stride) {\n        for",
+    ),
+    ("out of bounds", "gather_sum", "if (base + v * G < K) sum", "if (base + v * G <= K) sum"),
+    ("race", "gather_sum", "if (base + v * G < K) out", "if (base + v * G <= K) out"),
+    (
+        "wrong result",
+        "gather_sum",
+        "pitch + base;\n#pragma unroll\n                for (int v = 0; v < V; ++v)\n",
+        "K + base;\nfor (int v = 0; v < V; ++v)\n",
+    ),
+    # assign
+    ("wrong result", "assign", ": other_k < k;", ": other_k > k;"),
+    ("deadlock", "assign", "int step = G / 2", "int step = G / 4"),
+    ("deadlock", "assign", "step > 0", "step > 1"),
+    ("deadlock", "assign", "__shfl_xor_sync(group.mask, cost", "__shfl_xor_sync(0xffffffffu, cost"),
+    ("wrong result", "assign", "if (k >= K) continue;\n            if", "if (k > K) continue;\n            if"),
+    ("wrong result", "assign", "{r + 1, infinity", "{0, infinity"),
+    ("wrong result", "assign", "better ? cost : other_cost", "other_cost"),
+    ("wrong result", "assign", "if (other_second < second) second = other_second;", ""),
+    ("wrong result", "assign", "if (cost == infinity<T>())", "if (false)"),
+    ("wrong result", "assign", "costs[x] = cost", "costs[x] = best.cost"),
+    ("out of bounds", "assign", "weight ? weight[x] : T(1)", "weight[x]"),
+    ("out of bounds", "assign", "if (!summed) p[v]", "p[v]"),
+    ("race", "assign", "if (group.lane == 0)", "if (group.lane <= 1)"),
+    (
+        "out of bounds",
+        "assign",
+        "x < n; x += group.stride) {\n        const",
+        "x <= n; x += group.stride) {\n        const",
+    ),
+    # count
+    ("uninitialised", "count", "cells[cell] = 0;\n            __syncthreads();", "cells[cell] = 0;"),
+    ("race", "count", "if (fits) {\n            __syncthreads();\n", "if (fits) {\n"),
+    (
+        "barrier divergence",
+        "count",
+        "if (fits) {\n            __sync",
+        "if (fits && threadIdx.x < n_cells) {\n            __sync",
+    ),
+    ("uninitialised", "count", "cells[cell] = 0;", "{}"),
+    (
+        "out of bounds",
+        "count",
+        "cell < n_cells; cell += blockDim.x) cells",
+        "cell <= n_cells; cell += blockDim.x) cells",
+    ),
+    ("race", "count", "atomicAdd(cells + cell, static_cast<Counter>(amount))", "cells[cell] += amount"),
+    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(amount))", "target[cell] += amount"),
+    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(cells[cell]))", "target[cell] += cells[cell]"),
+    ("out of bounds", "count", "if (is_hole(code)) continue;", ""),
+    ("wrong result", "count", "if (threadIdx.x >= rows * width) x = n;", ""),
+    ("wrong result", "count", "(gridDim.x) * rows", "(gridDim.x) * blockDim.x"),
+    ("wrong result", "count", "g += gridDim.y", "g += 1"),
+    ("out of bounds", "count", "g < n_groups", "g <= n_groups"),
+    ("out of bounds", "count", "n_cells <= capacity", "n_cells <= capacity + 1000"),
+    ("wrong result", "count", "out + static_cast<int64>(offsets[first]) * K", "out"),
+    # scatter_add
+    ("race", "scatter_add", "if (k >= K) continue;\n        const", "if (k > K) continue;\n        const"),
+    ("race", "scatter_add", "cells + lane : own", "cells + lane / 2 : own"),
+    ("uninitialised", "scatter_add", "for (int c = 0; c < width; ++c) sums[c * pitch] = 0;", ""),
+    ("out of bounds", "scatter_add", "c < width; ++c) sums", "c <= width; ++c) sums"),
+    ("out of bounds", "scatter_add", "if (!is_hole(code)) sums", "sums"),
+    ("out of bounds", "scatter_add", "width <= capacity", "width <= capacity + 3"),
+    ("out of bounds", "scatter_add", "n - first < segment_rows ? n : first", "first"),
+    ("out of bounds", "scatter_add", "x < last", "x <= last"),
+    ("wrong result", "scatter_add", "task += gridDim.x", "task += 2 * gridDim.x"),
+    ("wrong result", "scatter_add", "segment * offsets[r]", "segment * offsets[r - 1]"),
+    ("wrong result", "scatter_add", "int64 x = first; x < last; ++x", "int64 x = last - 1; x >= first; --x"),
+    # coassociation
+    ("uninitialised", "coassociation", "}\n            __syncthreads();\n", "}\n"),
+    ("race", "coassociation", "__syncthreads();  // before the next partitions overwrite the codes", ""),
+    ("out of bounds", "coassociation", "i0 + i < r", "i0 + i <= r"),
+    ("out of bounds", "coassociation", "inside && p0 + line < n_rows", "inside"),
+    ("out of bounds", "coassociation", "inside && q0 + line < n ", "inside && q0 + line <= n "),
+    ("race", "coassociation", "&& q0 + lane < n)", "&& q0 + lane <= n)"),
+    ("out of bounds", "coassociation", "if (p0 + line < n_rows", "if (p0 + line <= n_rows"),
+    ("out of bounds", "coassociation", "left[16][33]", "left[16][31]"),
+    ("wrong result", "coassociation", "!is_hole(a) && ", ""),
+    ("wrong result", "coassociation", "int i = 0; i < 32", "int i = 0; i < 31"),
+    ("wrong result", "coassociation", "tile += gridDim.x", "tile += 2 * gridDim.x"),
+    # lta_update
+    ("uninitialised", "lta_update", "__syncthreads();\n        worst", "worst"),
+    ("race", "lta_update", "__syncthreads();  // before the next tiles overwrite these", ""),
+    ("race", "lta_update", "if (j < i) continue;", ""),
+    ("wrong result", "lta_update", "if (j < i) continue;", "if (j <= i) continue;"),
+    ("wrong result", "lta_update", "if (i != j) worst = update_tile", "if (false) worst = update_tile"),
+    ("race", "lta_update", "if (i != j) worst = update_tile", "worst = update_tile"),
+    ("uninitialised", "lta_update", "i == j ? upper : lower, worst", "lower, worst"),
+    ("wrong result", "lta_update", "i == j ? upper : lower, worst", "upper, worst"),
+    ("uninitialised", "lta_update", "if (i != j) lower.load(x, inverse, j, i);", ""),
+    ("wrong result", "lta_update", "lower.load(x, inverse, j, i)", "lower.load(x, inverse, i, j)"),
+    ("out of bounds", "lta_update", "SIDE][SIDE + 1], third", "SIDE - 1][SIDE + 1], third"),
+    ("wrong result", "lta_update", "mirror.first[column][line]", "mirror.first[line][column]"),
+    ("wrong result", "lta_update", "mirror.third[column][line]", "mirror.third[line][column]"),
+    ("wrong result", "lta_update", "tile < across * across", "tile < across * across - 1"),
+    ("wrong result", "lta_update", "tile += gridDim.x", "tile += 2 * gridDim.x"),
+    ("wrong result", "lta_update", "(n + SIDE - 1) / SIDE", "n / SIDE"),
+    ("wrong result", "lta_update", "a == T(1) ? T(1) : middle", "false ? T(1) : middle"),
+    ("wrong result", "lta_update", "value > T(1) ? T(1) : value", "value"),
+    ("wrong result", "lta_update", "larger(T(0), value", "larger(T(-9), value"),
+    ("wrong result", "lta_update", "step.back * x.e[at]", "step.next_back * x.e[at]"),
+    ("wrong result", "lta_update", "larger(worst, size_of(p1 - b))", "larger(worst, p1 - b)"),
+    ("wrong result", "lta_update", "size_of(p2 + e - a)", "T(0)"),
+    ("wrong result", "lta_update", "lanes = SIDE / 2; lanes > 0", "lanes = SIDE / 2; lanes > 8"),
+    ("race", "lta_update", "if (threadIdx.x % SIDE == 0)", "if (threadIdx.x % SIDE <= 1)"),
+    ("out of bounds", "lta_update", "blockIdx.x * LINES + threadIdx.x / SIDE", "blockIdx.x * 9 + threadIdx.x / SIDE"),
+    ("uninitialised", "lta_update", "[blockIdx.x * LINES + threadIdx.x / SIDE]", "[threadIdx.x / SIDE]"),
+    # pair_gram
+    ("out of bounds", "pair_gram", "task < n_blocks * n_columns", "task <= n_blocks * n_columns"),
+    ("wrong result", "pair_gram", "task += stride", "task += 2 * stride"),
+    ("out of bounds", "pair_gram", "n - block * rows_per_block < rows_per_block ? n : ", ""),
+    ("wrong result", "pair_gram", "row < last", "row < last - 1"),
+    ("out of bounds", "pair_gram", "basis[2 * (n_columns + f) + 1]", "basis[2 * (n_columns + f) + 2]"),
+    ("wrong result", "pair_gram", "- (v * b + vi * bi)", "- (v * b - vi * bi)"),
+    ("wrong result", "pair_gram", "im += p * qi - pi * q", "im += pi * q - p * qi"),
+    ("race", "pair_gram", "sums + 4 * block * n_columns + f", "sums + block * n_columns + f"),
+    ("wrong result", "pair_gram", "const double u = z1[0], ui", "const double u = z2[0], ui"),
+    # pair_multiply
+    ("out of bounds", "pair_multiply", "at < n * n_columns", "at <= n * n_columns"),
+    ("wrong result", "pair_multiply", "at += stride", "at += 2 * stride"),
+    ("wrong result", "pair_multiply", "f = at % n_columns", "f = at / n % n_columns"),
+    ("wrong result", "pair_multiply", "(vi * c - v * d)", "(vi * c + v * d)"),
+    ("wrong result", "pair_multiply", "z2[1] = vi * b + (ui * c + u * d);", "z2[1] = vi * b + (ui * c + z1[0] * d);"),
+    ("race", "pair_multiply", "z1 = spectrum + 2 * at;", "z1 = spectrum + at;"),
+    # shrink_slices: the barriers
+    (
+        "race",
+        "shrink_slices",
+        "__syncthreads();\n            if (thread < V * V) shared.g",
+        "if (thread < V * V) shared.g",
+    ),
+    ("race", "shrink_slices", "__syncthreads();\n            if (thread < 32)", "if (thread < 32)"),
+    ("race", "shrink_slices", "__syncthreads();\n            unsure = false;", "unsure = false;"),
+    (
+        "race",
+        "shrink_slices",
+        "combine(thread / V, thread % V);\n        __syncthreads();",
+        "combine(thread / V, thread % V);",
+    ),
+    ("race", "shrink_slices", "if (thread < 32) shared", "if (thread < 64) shared"),
+    ("race", "shrink_slices", "__syncwarp();  // all lanes have read what follows overwrites", ""),
+    ("race", "shrink_slices", "}\n                    __syncwarp();\n", "}\n"),
+    ("race", "shrink_slices", "lane < V && lane != q", "lane < V"),
+    ("race", "shrink_slices", "if (threadIdx.x % 32 == 0) shared", "shared"),
+    # where the slices lie
+    ("out of bounds", "shrink_slices", "v % 2 && f > 0 ? period", "v % 2 ? period"),
+    ("wrong result", "shrink_slices", "return period > 0 && v % 2", "return v % 2"),
+    ("wrong result", "shrink_slices", "[i * step] = {value.re, sign(v) * value.im}", "[i * step] = value"),
+    ("wrong result", "shrink_slices", "f += gridDim.x", "f += 2 * gridDim.x"),
+    ("out of bounds", "shrink_slices", "f < n_slices", "f <= n_slices"),
+    ("out of bounds", "shrink_slices", "int64 at = thread; at < length", "int64 at = thread; at <= length"),
+    ("out of bounds", "shrink_slices", "at = threadIdx.x; at < length", "at = threadIdx.x; at <= length"),
+    (
+        "race",
+        "shrink_slices",
+        "at = threadIdx.x; at < length; at += THREADS",
+        "at = threadIdx.x; at < length; at += 64",
+    ),
+    # the sums
+    ("wrong result", "shrink_slices", "step > 0; step /= 2", "step > 1; step /= 2"),
+    ("wrong result", "shrink_slices", "b = -shared.rotation", "b = shared.rotation"),
+    ("wrong result", "shrink_slices", "x[i].im * x[j].re - x[i]", "x[i].im * x[j].re + x[i]"),
+    ("wrong result", "shrink_slices", "low * (2 * V - low)", "low * (2 * V - low - 1)"),
+    ("wrong result", "shrink_slices", "i < j ? im : -im", "im"),
+    ("wrong result", "shrink_slices", "warp < THREADS / 32", "warp < THREADS / 32 - 1"),
+    # Jacobi's method
+    ("wrong result", "shrink_slices", "if (!turned) break;", "break;"),
+    ("wrong result", "shrink_slices", "gram[1][q][lane] = -gram", "gram[1][q][lane] = gram"),
+    ("wrong result", "shrink_slices", "gram[0][p][lane] = gram[0][lane][p];", ""),
+    ("wrong result", "shrink_slices", "slope < 0 ? -root : root", "root"),
+    ("wrong result", "shrink_slices", "= thread / V == thread % V;", "= 1;"),
+    # the shrinking
+    ("wrong result", "shrink_slices", "look < 2 && unsure", "look < 1 && unsure"),
+    ("wrong result", "shrink_slices", "< CARE * sqrt(largest)", "< 0"),
+    ("wrong result", "shrink_slices", "rank += other > square", "rank += other < square"),
+    ("out of bounds", "shrink_slices", "weights ? tau * weights[rank] : tau", "tau * weights[rank]"),
+    ("wrong result", "shrink_slices", "1 - threshold / sigma : 0", "1 - threshold / sigma : 1"),
+    ("wrong result", "shrink_slices", "im += b * c - a * d", "im += b * c + a * d"),
+]
+
+
+@pytest.fixture(scope="module")
+def faults():
+    """Two compilers at a time, while the tests wait for the mutant they need."""
+    pool = ThreadPoolExecutor(2)
+    yield {
+        (kernel, old, new): pool.submit(fault, SOURCES.get(kernel, SOURCE).replace(old, new), kernel)
+        for _, kernel, old, new in MUTANTS
+    }
+    pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize(("found_by", "kernel", "old", "new"), MUTANTS)
+def test_mutant_is_found(faults, found_by, kernel, old, new):
+    assert SOURCES.get(kernel, SOURCE).count(old) == 1, "the text to mutate must occur once in the kernel's file"
+    assert faults[kernel, old, new].result() is not None, f"expected: {found_by}"

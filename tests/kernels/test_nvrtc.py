@@ -1,0 +1,112 @@
+"""The files of kernels/ through the real compilers, for every architecture: no spills, no local memory, no warnings."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cudasim import nvrtc
+from cudasim.ptx import PtxFunction
+
+needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
+
+KERNELS = Path(__file__).parents[2] / "kernels"
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+COMPLETE = "sm_90"  # the architecture that compiles every instantiation
+
+CODES = ("unsigned char", "unsigned short", "int")
+FLOATS = ("float", "double")
+SUMS = (*FLOATS, "long long")
+COUNTERS = ("unsigned", "unsigned long long")
+GROUPS = ("4, 1", "8, 1", "16, 1", "32, 1", "32, 2", "32, 4")
+
+
+SLICES = tuple(f"shrink_slices<{kind}, {n_rows}>" for kind in FLOATS for n_rows in range(2, 9))
+SOME_SLICES = ("shrink_slices<double, 2>", "shrink_slices<float, 5>", "shrink_slices<double, 8>")
+
+
+def all_instantiations():
+    """What the host code launches of membership.cu."""
+    by_code = []
+    for code in CODES:
+        by_code += [f"assign<{kind}, {code}, {group}>" for kind in FLOATS for group in GROUPS]
+        by_code += [f"gather_sum<{kind}, {code}, {group}>" for kind in SUMS for group in GROUPS]
+        by_code += [f"{name}<{kind}, {code}>" for name in ("scatter_add", "coassociation") for kind in FLOATS]
+        by_code += [f"count<{counter}, {code}>" for counter in COUNTERS]
+    return tuple(by_code)
+
+
+def covering_instantiations():
+    """Every kernel with each of its types, code types and groups at least once."""
+    chosen = []
+    for number, group in enumerate(GROUPS):
+        code = CODES[number % 3]
+        chosen.append(f"assign<{FLOATS[number % 2]}, {code}, {group}>")
+        chosen.append(f"gather_sum<{SUMS[number // 2]}, {code}, {group}>")
+    for number, code in enumerate(CODES):
+        chosen += [f"{name}<{FLOATS[number % 2]}, {code}>" for name in ("scatter_add", "coassociation")]
+        chosen.append(f"count<{COUNTERS[number % 2]}, {code}>")
+    return tuple(chosen)
+
+
+LTA = tuple(f"{name}<{kind}>" for name in ("lta_update", "pair_gram", "pair_multiply") for kind in FLOATS)
+COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA}
+ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
+
+
+@pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)
+def compiled(request):
+    file, arch = request.param
+    return nvrtc.compile((KERNELS / file).read_text(), (ALL if arch == COMPLETE else COVERING)[file], arch)
+
+
+@needs_nvrtc
+def test_no_spills_no_stack_and_no_warnings(compiled):
+    usage = nvrtc.usage(compiled.log)
+    assert set(usage) == set(compiled.lowered.values())
+    for name, kernel in usage.items():
+        assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0), name
+    assert "warning" not in compiled.log.lower()
+    assert not re.search(r"\.local\b", compiled.ptx)
+
+
+@needs_nvrtc
+def test_every_float_operation_rounds_once(compiled):
+    assert re.search(r"\badd\.rn\.f64\b", compiled.ptx)
+    assert not re.findall(r"\bfma\.\S+|\bmad\.\S*f(?:32|64)\b", compiled.ptx)
+    # Without .rn, ptxas itself may fuse a multiplication and an addition.
+    assert not re.findall(r"\b(?:add|sub|mul)(?!\.rn)\S*\.f(?:32|64)\b", compiled.ptx)
+
+
+@needs_nvrtc
+def test_the_interpreter_knows_every_instruction(compiled):
+    for name in compiled.lowered.values():
+        PtxFunction(compiled.ptx, name)
+
+
+@needs_nvrtc
+def test_a_source_with_an_error_says_where():
+    with pytest.raises(ValueError, match=r"kernel.cu\(1\): error"):
+        nvrtc.compile("__global__ void k() { undeclared = 1; }", ("k",), "sm_80")
+
+
+@needs_nvrtc
+def test_usage_sees_a_stack():
+    source = "__global__ void k(int* out, int i) { volatile int a[32]; a[i] = 1; out[0] = a[i / 2]; }"
+    compiled = nvrtc.compile(source, ("k",), "sm_80")
+    assert nvrtc.usage(compiled.log)[compiled.lowered["k"]].stack >= 128
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on the PATH")
+@pytest.mark.parametrize("file", COVERING)
+def test_nvcc_compiles_without_a_warning(tmp_path, file):
+    instances = ", ".join(f"(void*)&{expression}" for expression in COVERING[file])
+    (tmp_path / "all.cu").write_text(f'#include "{file}"\nvoid* kernels[] = {{{instances}}};\n')
+    strict = ("-Xptxas", "-v,-warn-spills,-warn-lmem-usage", "-Werror", "all-warnings")
+    command = ("nvcc", "-std=c++17", "--fmad=false", "-ftz=true", *strict, "-cubin", "-arch=sm_90", f"-I{KERNELS}")
+    files = ("-o", "all.cubin", "all.cu")
+    done = subprocess.run((*command, *files), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(nvrtc.usage(done.stderr)) == len(COVERING[file])

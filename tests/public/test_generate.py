@@ -1,0 +1,298 @@
+"""Base partitions: shapes, seeds, threads, devices, holes, and one sentence for each bad input."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.metrics import adjusted_rand_score
+
+from gpuensemble import generate
+from gpuensemble._array import threads
+from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._array.random import generators
+from support import check
+
+MAKERS = {
+    "random_k": generate.random_k,
+    "random_features": lambda X, **more: generate.random_features(X, 3, **more),
+    "row_segments": lambda X, **more: generate.row_segments(X, 3, **more),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def make(request):
+    return MAKERS[request.param]
+
+
+def table(n=120, d=6, dtype="float64"):
+    rng = np.random.default_rng(0)
+    truth = np.arange(n) % 3
+    return (8 * np.eye(3, d)[truth] + rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.6)).astype(dtype)
+
+
+@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_library_gives_the_same_labels(xp, make, distance, dtype):
+    X = table(dtype=dtype)
+    options = {"n_partitions": 7, "random_state": 5, "distance": distance}
+    expected = make(X, **options, device="cpu")
+    assert expected.shape == (120, 7)
+    assert expected.dtype == np.int32
+    check(make(xp.asarray(X), **options), expected, xp)
+    check(make(X, **options, device="cpu" if xp is np else "cuda"), expected, np)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+def test_sparse_equals_dense(make, kind):
+    X = table()
+    np.testing.assert_array_equal(
+        make(kind(X), n_partitions=5, random_state=1), make(X, n_partitions=5, random_state=1)
+    )
+
+
+def test_sparse_on_the_device(xp, make):
+    device = "cpu" if xp is np else "cuda"
+    X = table()
+    found = make(sparse.csr_array(X), n_partitions=5, random_state=1, device=device)
+    check(found, make(X, n_partitions=5, random_state=1, device="cpu"), np)
+
+
+def test_threads_do_not_matter(make, monkeypatch):
+    found = []
+    for n in (1, 2, 3):
+        with ThreadPoolExecutor(n) as pool:
+            monkeypatch.setattr(threads, "pool", lambda pool=pool: pool)
+            found.append(make(table(n=600), n_partitions=9, random_state=0))
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+
+
+def test_seeds(make):
+    X = table()
+    one, same = (make(X, n_partitions=6, random_state=3) for _ in range(2))
+    assert (one == same).all()
+    assert (one != make(X, n_partitions=6, random_state=4)).any()
+    assert (make(X, n_partitions=6) != make(X, n_partitions=6)).any()
+    rng, again = np.random.default_rng(3), np.random.default_rng(3)
+    first = make(X, n_partitions=6, random_state=rng)
+    assert (first == make(X, n_partitions=6, random_state=again)).all()
+    assert (first != make(X, n_partitions=6, random_state=rng)).any()
+    assert make(X, n_partitions=6, random_state=np.random.RandomState(0)).shape == (120, 6)
+
+
+def test_a_seed_sequence_gives_children():
+    one, two = (generators(np.random.SeedSequence(1), 2) for _ in range(2))
+    assert [rng.random() for rng in one] == [rng.random() for rng in two]
+
+
+def test_the_caller_keeps_its_data(make):
+    X = table()
+    before = X.copy()
+    make(X, n_partitions=5)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_duplicate_entries_add_up_and_stay_with_the_caller(make):
+    X = table()
+    rows, columns = np.nonzero(X)
+    indptr = 2 * np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(X)))])
+    halves = sparse.csr_array(((X[rows, columns] / 2).repeat(2), columns.repeat(2), indptr), shape=X.shape)
+    found = make(halves, n_partitions=5, random_state=0)
+    np.testing.assert_array_equal(found, make(X, n_partitions=5, random_state=0))
+    assert halves.nnz == 2 * len(rows)
+
+
+def test_frames_lists_and_integers(make):
+    X = table().round().astype(int)
+    expected = make(X.astype(float), n_partitions=5, random_state=0)
+    for given in (X, X.tolist(), pd.DataFrame(X)):
+        assert (make(given, n_partitions=5, random_state=0) == expected).all()
+
+
+def test_numbers_of_clusters_are_in_the_range():
+    X = np.random.default_rng(0).standard_normal((100, 3))
+    for k_range, low, high in ((None, 2, 10), ((3, 5), 3, 5), ([4, 4], 4, 4), ((100, 100), 100, 100)):
+        labels = generate.random_k(X, 40, k_range, 0)
+        counts = labels.max(0) + 1
+        assert counts.min() == low
+        assert counts.max() == high
+        assert all(len(np.unique(column)) == count for column, count in zip(labels.T, counts, strict=True))
+
+
+def test_one_row_and_one_column(make):
+    assert generate.random_k([[1.0]], 3).tolist() == [[0, 0, 0]]
+    assert set(make(np.arange(30.0)[:, None], n_partitions=5).max(0) + 1) <= {2, 3, 4, 5}
+
+
+def test_clear_clusters_are_found():
+    X = table()
+    truth = np.arange(120) % 3
+    for labels in generate.random_k(X, 5, (3, 3), 0, n_init=5).T:
+        assert adjusted_rand_score(truth, labels) == 1
+
+
+def test_random_features_see_a_share_of_the_columns():
+    X = np.zeros((40, 10))
+    X[:, 3] = np.arange(40) % 2
+    labels = generate.random_features(X, 2, 200, 0.3, random_state=0)
+    share = (labels.max(0) == 1).mean()  # two clusters only where column 3 is seen
+    assert 0.2 < share < 0.4
+    assert (generate.random_features(X, 2, 5, 1.0).max(0) == 1).all()
+
+
+def test_a_row_without_direction_in_the_columns_has_no_label():
+    X = np.ones((30, 4))
+    X[0] = [1, 0, 0, 0]
+    X[1:15, 2:] = 5
+    labels = generate.random_features(X, 2, 40, 0.5, random_state=0, distance="cosine")
+    assert set(labels[0].tolist()) >= {-1}
+    assert labels[0].max() >= 0
+    assert labels[1:].min() == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "ratio", "r"), [(100, 0.2, 5), (100, 0.3, 4), (97, 0.29, 11), (10, 1.0, 2), (50, 0.7, 9)]
+)
+def test_segments_reach_every_row_about_equally_often(n, ratio, r):
+    labels = generate.row_segments(table(n), 2, r, ratio, random_state=0)
+    size = int(np.ceil(ratio * n))
+    seen = labels >= 0
+    assert (seen.sum(0) == size).all()
+    assert seen.sum(1).min() >= 1
+    assert np.ptp(seen.sum(1)) <= 1
+    assert labels.min() >= -1
+
+
+def test_a_bar_only_where_asked_for(make, capsys):
+    make(table(), n_partitions=5)
+    assert capsys.readouterr() == ("", "")
+    make(table(), n_partitions=5, verbose=1)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "5/5" in captured.err
+
+
+def with_value(value):
+    X = table()
+    X[3, 2] = value
+    return X
+
+
+BAD_MATRICES = {
+    "nan": (with_value(np.nan), ValueError, r"`X` must be finite, got nan at \[3, 2\]\."),
+    "inf": (with_value(np.inf), ValueError, r"`X` must be finite, got inf at \[3, 2\]\."),
+    "sparse nan": (sparse.csr_array(with_value(np.nan)), ValueError, r"`X\.data` must be finite, got nan at \[\d+\]\."),
+    "vector": (np.ones(9), ValueError, r"`X` must have 2 axes, got an array of shape \(9,\)\."),
+    "sparse vector": (sparse.coo_array(np.ones(9)), ValueError, r"`X` must have 2 axes, got a sparse array of shape"),
+    "no rows": (np.ones((0, 3)), ValueError, r"`X` must have at least one row and one column, got shape \(0, 3\)\."),
+    "no columns": (sparse.csr_array((5, 0)), ValueError, r"`X` must have at least one row and one column, got shape"),
+    "strings": (np.array([["a"]]), TypeError, r"`X` must hold numbers, got dtype <U1\."),
+    "complex": (sparse.csr_array(np.eye(3) * 1j), TypeError, r"`X` must hold numbers, got dtype complex128\."),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MATRICES)
+def test_bad_matrices(make, case):
+    X, error, sentence = BAD_MATRICES[case]
+    with pytest.raises(error, match=sentence):
+        make(X)
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array])
+def test_a_row_of_zeros_has_no_direction(make, as_given):
+    X = table()
+    X[4] = 0
+    assert make(as_given(X), n_partitions=5).shape == (120, 5)
+    with pytest.raises(ValueError, match=r"`X` must have no row of zeros with the cosine distance, got one at row 4\."):
+        make(as_given(X), distance="cosine")
+
+
+COMMON = [
+    ({"n_partitions": -1}, ValueError, r"`n_partitions` must be at least 1, got -1\."),
+    ({"n_partitions": 2.0}, TypeError, r"`n_partitions` must be an integer, got 2\.0 of type float\."),
+    ({"distance": "l1"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine', 'kl', got 'l1'\."),
+    ({"n_init": 0}, ValueError, r"`n_init` must be at least 1, got 0\."),
+    ({"max_iter": 0}, ValueError, r"`max_iter` must be at least 1, got 0\."),
+    ({"tol": -1.0}, ValueError, r"`tol` must be a number of at least 0, got -1\.0\."),
+    ({"tol": "x"}, ValueError, r"`tol` must be a number of at least 0, got 'x'\."),
+    (
+        {"random_state": -1},
+        ValueError,
+        r"`random_state` must be None, an integer of at least 0 or a generator, got -1\.",
+    ),
+    (
+        {"random_state": "a"},
+        ValueError,
+        r"`random_state` must be None, an integer of at least 0 or a generator, got 'a'\.",
+    ),
+    ({"device": "tpu"}, ValueError, r"`device` must be \"auto\", \"cpu\", \"cuda\" or \"cuda:N\", got 'tpu'\."),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "sentence"), COMMON)
+def test_bad_options(make, options, error, sentence):
+    with pytest.raises(error, match=sentence):
+        make(table(), **options)
+
+
+OWN = [
+    ("random_k", {"k_range": (5, 3)}, ValueError, r"`k_range` must be in ascending order, got \(5, 3\)\."),
+    ("random_k", {"k_range": (0, 3)}, ValueError, r"`k_range` must be between 1 and n_samples=120, got 0\."),
+    ("random_k", {"k_range": (2, 121)}, ValueError, r"`k_range` must be between 1 and n_samples=120, got 121\."),
+    ("random_k", {"k_range": 5}, TypeError, r"`k_range` must be a pair of integers, got 5\."),
+    ("random_k", {"k_range": (2, 3.5)}, TypeError, r"`k_range` must be an integer, got 3\.5 of type float\."),
+    (
+        "random_features",
+        {"n_clusters": 121},
+        ValueError,
+        r"`n_clusters` must be between 1 and n_samples=120, got 121\.",
+    ),
+    ("random_features", {"n_clusters": 0}, ValueError, r"`n_clusters` must be between 1 and n_samples=120, got 0\."),
+    (
+        "random_features",
+        {"feature_ratio": 0},
+        ValueError,
+        r"`feature_ratio` must be more than 0 and at most 1, got 0\.",
+    ),
+    (
+        "random_features",
+        {"feature_ratio": 1.1},
+        ValueError,
+        r"`feature_ratio` must be more than 0 and at most 1, got 1\.1",
+    ),
+    (
+        "random_features",
+        {"feature_ratio": "x"},
+        ValueError,
+        r"`feature_ratio` must be more than 0 and at most 1, got 'x'",
+    ),
+    ("row_segments", {"row_ratio": np.nan}, ValueError, r"`row_ratio` must be more than 0 and at most 1, got nan\."),
+    ("row_segments", {"row_ratio": -0.1}, ValueError, r"`row_ratio` must be more than 0 and at most 1, got -0\.1\."),
+    (
+        "row_segments",
+        {"n_clusters": 25},
+        ValueError,
+        r"`n_clusters` must be between 1 and rows of a segment=24, got 25\.",
+    ),
+    (
+        "row_segments",
+        {"n_partitions": 4},
+        ValueError,
+        r"`n_partitions` must be at least 5 for segments of 24 rows to reach all n_samples=120, got 4\.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "error", "sentence"), OWN)
+def test_bad_options_of_one_function(name, options, error, sentence):
+    first = {} if name == "random_k" else {"n_clusters": 3}
+    with pytest.raises(error, match=sentence):
+        getattr(generate, name)(table(), **first | options)
+
+
+def test_answers_come_home(xp, make):
+    labels = make(xp.asarray(table()), n_partitions=5, device="cpu")
+    assert namespace(labels) is xp
+    assert to_host(labels).shape == (120, 5)

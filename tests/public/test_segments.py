@@ -1,0 +1,120 @@
+"""Row segmentation end to end: features in files or on a cluster, base partitions on disk, their consensus."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+import gpuensemble as ge
+from gpuensemble import segments
+from gpuensemble._cli.main import main
+from support import two_workers
+
+
+def blobs(n=900, d=5, k=3, dtype="float64"):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, k, n)
+    return truth, (6 * rng.standard_normal((k, d))[truth] + rng.standard_normal((n, d))).astype(dtype)
+
+
+def stored(kind, X, path):
+    """The matrix in a file, or as it is."""
+    if kind == "array":
+        return X
+    if kind == "zarr":
+        zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+        zarr.create_array(str(path / "X.zarr"), shape=X.shape, chunks=(100, 2), dtype=X.dtype)[:] = X
+        return path / "X.zarr"
+    if kind == "dask":
+        return pytest.importorskip("dask.array", reason="Dask is not installed").from_array(X, chunks=(250, 3))
+    np.save(path / "X.npy", X)
+    return path / "X.npy" if kind == "path" else np.load(path / "X.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["array", "path", "memmap", "zarr", "dask"])
+def test_the_partitions_are_those_of_the_array_in_memory(kind, dtype, tmp_path):
+    _, X = blobs(dtype=dtype)
+    path = tmp_path / "labels.npy"
+    segments.write(stored(kind, X, tmp_path), 4, path, 12, 0.25, "sqeuclidean", 7, "cpu", None, 0)
+    expected = ge.generate.row_segments(X, 4, 12, 0.25, random_state=7, device="cpu")
+    found = np.load(path)
+    assert found.dtype == "int8"
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_consensus_is_sec_of_the_file(tmp_path):
+    truth, X = blobs()
+    fitted = segments.consensus(
+        stored("path", X, tmp_path), 3, tmp_path / "labels.npy", n_partitions=20, random_state=0, out=tmp_path / "o.npy"
+    )
+    assert adjusted_rand_score(truth, fitted.labels_) > 0.99
+    assert isinstance(fitted.labels_, np.memmap)
+    again = ge.SEC(3, init=np.asarray(fitted.labels_)).fit(np.load(tmp_path / "labels.npy"))
+    np.testing.assert_array_equal(again.labels_, fitted.labels_)
+
+
+def test_workers_give_the_same(tmp_path):
+    _, X = blobs()
+    options = {"n_partitions": 12, "row_ratio": 0.25, "random_state": 0}
+    expected = segments.consensus(X, 3, tmp_path / "a.npy", device="cpu", **options)
+    with two_workers() as client:
+        for kind in ("path", "array", "dask"):
+            given = stored(kind, X, tmp_path)
+            fitted = segments.consensus(given, 3, tmp_path / "b.npy", client=client, **options)
+            np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), np.load(tmp_path / "a.npy"))
+            np.testing.assert_array_equal(np.asarray(fitted.labels_), expected.labels_)
+
+
+def test_partitions_that_are_there_are_not_made_again(tmp_path, monkeypatch):
+    _, X = blobs()
+    options = {"n_partitions": 10, "random_state": 0, "checkpoint": str(tmp_path / "state"), "resume": True}
+    first = segments.consensus(X, 3, tmp_path / "labels.npy", **options)
+    monkeypatch.setattr(segments, "write", None)
+    second = segments.consensus(X, 3, tmp_path / "labels.npy", **options)
+    np.testing.assert_array_equal(first.labels_, second.labels_)
+    with pytest.raises(ValueError, match=r"`labels` must be of 800 rows and 10 partitions to resume from, got shape"):
+        segments.consensus(X[:800], 3, tmp_path / "labels.npy", **options)
+
+
+def nan_in_row_700():
+    _, X = blobs()
+    X[700, 2] = np.nan
+    return X
+
+
+BAD = {
+    "NaN": (nan_in_row_700(), {}, "`X` must be finite, got nan in row 700, column 2."),
+    "a vector": (np.arange(5.0), {}, r"`X` must be a matrix of at least one row and one column, got shape \(5,\)."),
+    "few segments": (blobs()[1], {"n_partitions": 2}, "`n_partitions` must be at least 5 for segments of 180 rows"),
+    "a ratio": (blobs()[1], {"row_ratio": 0}, "`row_ratio` must be more than 0 and at most 1, got 0."),
+    "a distance": (blobs()[1], {"distance": "l1"}, "`distance` must be one of"),
+    "zeros": (np.zeros((50, 2)), {"distance": "cosine"}, "`X` must have no row of zeros with the cosine distance, got"),
+    "no file": ("none.npy", {}, "`X` must be a file that is there, got 'none.npy'."),
+    "text": (__file__, {}, "`X` must be an array, or the path of an .npy file or a .zarr folder, got"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_and_nothing_is_written(name, tmp_path):
+    X, options, message = BAD[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        segments.consensus(X, 3, tmp_path / "labels.npy", device="cpu", **{"n_partitions": 10} | options)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match=r"`labels` must be the path of an .npy file, got 'labels.csv'."):
+        segments.consensus(X, 3, "labels.csv", device="cpu")
+
+
+def test_the_command(tmp_path, capsys):
+    truth, X = blobs()
+    names = {name: str(tmp_path / f"{name}.npy") for name in ("X", "labels", "out")}
+    np.save(names["X"], X)
+    arguments = ["fit-segments", names["X"], "-k", "3", "-r", "20", "--labels", names["labels"], "--out", names["out"]]
+    assert main([*arguments, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["clusters"] == 3
+    assert report["samples"] == 900
+    assert adjusted_rand_score(truth, np.load(names["out"])) > 0.99
+    assert main([*arguments, "--ratio", "2"]) == 2
+    assert "`row_ratio` must be more than 0 and at most 1, got 2.0." in capsys.readouterr().err
