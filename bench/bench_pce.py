@@ -213,7 +213,7 @@ def spectral(labels, k, rng):
     from gpuensemble._tables.blocks import whole
 
     table = whole(ge.Membership.from_labels(labels, device="cpu"))
-    return bipartite.start(table, k, rng).labels(table.block)
+    return bipartite.cut(table, bipartite.of_samples(table), k, rng).labels(table.block)
 
 
 def reliability(truth, fitted):

@@ -30,12 +30,13 @@ def ours(m, start, k, max_iter=300, skip=True):
 
     from gpuensemble._kmeans.labels import lloyd
     from gpuensemble._kmeans.labels.costs import SECCosts
+    from gpuensemble._kmeans.labels.weights import Weighting
     from gpuensemble._tables import blocks
 
     table = blocks.whole(m)
-    costs = SECCosts(table, np.ones(len(m.widths)), None, "float64")
-    run = lloyd.lloyd(table, costs, lloyd.Given(start), k, max_iter, skip)
-    return *table.columns(lloyd.labels_of, costs, run.recipe), run.evaluated
+    costs = SECCosts.of(table, Weighting(np.ones(len(m.widths)), None, "float64"))
+    run = lloyd.lloyd(lloyd.Problem.of(table, costs, k), lloyd.Given(start), max_iter, skip)
+    return *table.columns(lloyd.labels_of, (costs, run.labelling), ("int32",)), run.evaluated
 
 
 def theirs(rows, weight, start, k, algorithm):
@@ -122,7 +123,7 @@ def start():
 
     def spectral():
         table = whole(m)
-        return bipartite.start(table, k, np.random.default_rng(0)).labels(table.block)
+        return bipartite.cut(table, bipartite.of_samples(table), k, np.random.default_rng(0)).labels(table.block)
 
     yield harness.Case(
         f"spectral start, n={n:,}",

@@ -1,48 +1,43 @@
 """Ensemble (consensus) clustering on NumPy or CuPy: many base partitions in, one partition out."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gpuensemble import generate, metrics, plot, prox, segments, simplex, stiefel, tsvd
-from gpuensemble.membership import Membership, coassociation
+from gpuensemble import generate as generate
+from gpuensemble import metrics as metrics
+from gpuensemble import plot as plot
+from gpuensemble import prox as prox
+from gpuensemble import segments as segments
+from gpuensemble import simplex as simplex
+from gpuensemble import stiefel as stiefel
+from gpuensemble import tsvd as tsvd
+from gpuensemble.membership import Membership as Membership
+from gpuensemble.membership import coassociation as coassociation
 
-if TYPE_CHECKING:
-    from gpuensemble.estimators.cmvc.estimator import CMVC
-    from gpuensemble.estimators.eac import EAC
-    from gpuensemble.estimators.kcc import KCC
-    from gpuensemble.estimators.lta.estimator import LTA
-    from gpuensemble.estimators.pce.estimator import PCE
-    from gpuensemble.estimators.rsec.estimator import RSEC
-    from gpuensemble.estimators.sec import SEC
-
-__all__ = [
-    "CMVC",
-    "EAC",
-    "KCC",
-    "LTA",
-    "PCE",
-    "RSEC",
-    "SEC",
-    "Membership",
-    "coassociation",
-    "generate",
-    "metrics",
-    "plot",
-    "prox",
-    "segments",
-    "simplex",
-    "stiefel",
-    "tsvd",
-]
 __version__ = "0.1.0"
+_HERE = ("Membership", "coassociation", "generate", "metrics", "plot", "prox", "segments", "simplex", "stiefel", "tsvd")
 
+if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares these lines with the registry
+    from gpuensemble.estimators.cmvc import CMVC as CMVC
+    from gpuensemble.estimators.eac import EAC as EAC
+    from gpuensemble.estimators.hbgf import HBGF as HBGF
+    from gpuensemble.estimators.kcc import KCC as KCC
+    from gpuensemble.estimators.lta import LTA as LTA
+    from gpuensemble.estimators.pce import PCE as PCE
+    from gpuensemble.estimators.rsec import RSEC as RSEC
+    from gpuensemble.estimators.sec import SEC as SEC
+else:
 
-def __getattr__(name: str) -> Any:
-    """An estimator, at its first use: scikit-learn's base classes bring pandas, which importing us should not."""
-    if name in __all__ and name.isupper():
-        return getattr(import_module(f"gpuensemble.estimators.{name.lower()}"), name)
-    raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """An estimator, at its first use: scikit-learn's base classes bring pandas, which importing us should not."""
+        from gpuensemble.estimators._base import registry
 
+        if name == "__all__":
+            estimators = sorted({method.estimator.__name__ for method in registry.methods().values()})
+            return [*estimators, *_HERE]
+        found = None if name.startswith("_") else registry.estimator(name)
+        if found is None:
+            raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
+        return found
 
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    def __dir__() -> list[str]:
+        return [*globals(), *__getattr__("__all__")]

@@ -17,8 +17,8 @@ from gpuensemble._array.progress import shown
 from gpuensemble._kmeans.features.distances import DISTANCES, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._tables import outputs, sources
+from gpuensemble._tables.files import whole_file
 from gpuensemble._tables.on_dask import current_client, is_dask, large_graphs
-from gpuensemble._tables.whole import whole
 from gpuensemble.generate import enough
 
 
@@ -121,7 +121,7 @@ def write(
     hands, draws = random.dealt(n, size, n_partitions, random_state)
     calls = ((rows, n_clusters, distance, device, rng) for rows, rng in zip(hands, draws, strict=True))
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(whole(str(path)))
+        file = stack.enter_context(whole_file(str(path)))
         header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": (n, n_partitions)}
         np.lib.format.write_array_header_1_0(file, header)
         found = _in_threads(source, calls, stack) if client is None else _on_workers(source, calls, client)

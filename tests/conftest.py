@@ -5,9 +5,6 @@ import pytest
 from cudasim import standin
 from cudasim.shim import ShimModule, gxx
 from gpuensemble._array.devices import cuda_count
-from gpuensemble._kmeans.labels import lloyd
-
-lloyd.SMALL = 0  # tables of tests are small: rows that cannot move are left out all the same
 
 # No deadline: the first example compiles kernels. Derandomised: a failure on one machine is one on all.
 hypothesis.settings.register_profile("gpuensemble", deadline=None, derandomize=True, max_examples=25)

@@ -22,7 +22,8 @@ HOUSE = (
 NAMES_NUMPY = {
     *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot"),
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
-    *("_partition.bipartite", "estimators.lta.solver", "estimators.pce.start", "estimators.pce.steps"),
+    *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.linkage"),
+    *("estimators.lta.solver", "estimators.pce.start", "estimators.pce.steps"),
 }
 NAMES_CUPY = {"_array.devices", "_kernels.cuda", "_cli.bench"}
 MODULES = {
@@ -108,6 +109,25 @@ def test_a_folder_says_what_it_is_and_holds_few_entries(folder):
 @pytest.mark.parametrize("name", MODULES)
 def test_a_file_is_not_long(name):
     assert len(MODULES[name].read_text().splitlines()) <= LINES
+
+
+def test_type_checkers_are_told_of_every_estimator():
+    from gpuensemble.estimators._base.registry import methods
+
+    told = re.findall(
+        r"^    from (gpuensemble\.estimators\.\w+) import (\w+) as \2$", (PACKAGE / "__init__.py").read_text(), re.M
+    )
+    assert sorted(told) == sorted({(_module_of(method), method.estimator.__name__) for method in methods().values()})
+
+
+def _module_of(method):
+    return ".".join(method.estimator.__module__.split(".")[:3])
+
+
+def test_a_star_import_brings_modules_and_estimators():
+    names = {}
+    exec("from gpuensemble import *", names)
+    assert {"SEC", "LTA", "HBGF", "Membership", "coassociation", "prox", "generate"} <= set(names)
 
 
 def test_importing_brings_no_optional_library():

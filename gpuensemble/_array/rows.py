@@ -23,12 +23,18 @@ def distinct(codes: Array) -> tuple[Array, Array, Array]:
     return first[order], rank[group], multiplicity[order]
 
 
-def hashes(codes: Array, seed: int) -> Array:
-    """A 64-bit hash of each row: multiply, add and fold, one column at a time."""
+def hashes(codes: Array, seed: int, canonical: bool = False) -> Array:
+    """A 64-bit hash of each row: multiply, add and fold, one column at a time.
+
+    `canonical`: the same for codes of any type, whose hole has all bits set in one type and is -1 in another.
+    """
     xp = namespace(codes)
     value = xp.full(len(codes), seed, "uint64")
     for i in range(codes.shape[1]):
-        value += codes[:, i].astype("uint64")
+        column = codes[:, i].astype("uint64")
+        if canonical and codes.dtype.kind == "u":
+            column[codes[:, i] == xp.iinfo(codes.dtype).max] = 0xFFFFFFFFFFFFFFFF
+        value += column
         value *= 0x9E3779B97F4A7C15  # odd, so that multiplying loses nothing
         value ^= value >> 29
     return value

@@ -30,7 +30,7 @@ def fit(
     files.check_output(out)
     figure = None if plot is None else demo.new_figure(plot)
     table = files.read_labels(path, id_column, header)
-    estimator = registry.make(method, n_clusters, seed, device, verbose, **_parsed(settings))
+    estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **_parsed(settings))
     report = _consensus(estimator, table, table.values, out, confidence) | {"partitions": table.values.shape[1]}
     if plot is not None:
         demo.draw(figure, plot, table.values, estimator.labels_, device)
@@ -54,7 +54,7 @@ def fit_views(
     files.check_output(out)
     views = [files.read_features(path, id_column, header) for path in paths]
     table, matrices, present = files.joined(views)
-    estimator = registry.make(method, n_clusters, seed, device, verbose, **_parsed(settings))
+    estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **_parsed(settings))
     more = {} if present is None else {"present": present}
     return _consensus(estimator, table, matrices, out, False, **more) | {"views": len(views)}
 

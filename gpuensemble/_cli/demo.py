@@ -10,6 +10,7 @@ from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._cli import files
 from gpuensemble.estimators._base import registry
 
+SHOWN = "sec"  # the method whose clusters the picture shows
 SQUARE = 500  # samples for methods that work on n x n arrays: enough to see them, in seconds
 
 
@@ -32,14 +33,14 @@ def run(partitions: int, seed: int, device: str, plot: str | None = None, verbos
     views = [features[:, :half], features[:, half:]]  # the upper and the lower half of the pictures
     consensus, rows = None, []
     with one_blas_thread():  # so few samples: more threads would only wait for each other
-        for name, method in (registry.OF_LABELS | registry.OF_VIEWS).items():
+        for method in registry.methods().values():
             some = slice(0, SQUARE if method.square else None)
             start = time.perf_counter()
-            estimator = registry.make(name, n_clusters, seed, device, verbose)
-            found = estimator.fit_predict(views if name in registry.OF_VIEWS else labels[some])
+            estimator = method.make(n_clusters, seed, device, verbose)
+            found = estimator.fit_predict(views if method.of_views else labels[some])
             row = {"method": method.title, "samples": len(found), "seconds": time.perf_counter() - start}
             rows.append(row | _score(truth[some], found))
-            consensus = found if consensus is None else consensus
+            consensus = found if method.name == SHOWN else consensus
     report = {"samples": len(features), "partitions": partitions, "device": device}
     report["scores"] = [{"method": "a base partition, on average"} | base, *rows]
     if plot is not None:
@@ -63,7 +64,7 @@ def draw(figure: Any, path: str, labels: Any, consensus: Any, device: str) -> No
     from gpuensemble import plot
 
     plot.coassociation(labels, consensus, ax=figure.subplots(), device=device)
-    with files.whole(path) as file:
+    with files.whole_file(path) as file:
         figure.savefig(file, format=path[-3:], dpi=150)
 
 

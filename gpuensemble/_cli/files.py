@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuensemble._array.devices import Array
 from gpuensemble._cli import text
-from gpuensemble._tables.whole import whole
+from gpuensemble._tables.files import whole_file
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
@@ -122,7 +122,7 @@ def write(path: str, columns: dict[str, Any], table: Table) -> None:
 
     An NPY file holds the columns alone; an NPZ file one array for each, and the ids.
     """
-    with whole(path) as file:
+    with whole_file(path) as file:
         if path.endswith(".npy"):
             values = list(columns.values())
             np.save(file, values[0] if len(values) == 1 else np.column_stack(values))
@@ -158,7 +158,7 @@ def check_output(path: str | None, endings: tuple[str, ...] = ENDINGS) -> None:
 
 def write_json(path: str, value: Any) -> None:
     """JSON, whole or not at all."""
-    with whole(path) as file:
+    with whole_file(path) as file:
         file.write(json.dumps(value, indent=1).encode())
 
 

@@ -149,17 +149,17 @@ def _parser() -> argparse.ArgumentParser:
         "labels.parquet -k 10 --id barcode --out consensus.parquet --plot heat.png",
     )
     one.add_argument("path", metavar="LABELS", help="the table")
-    _consensus(one, tuple(registry.OF_LABELS), "sec")
+    _consensus(one, tuple(registry.of_labels()), "sec")
     one.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
     one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
 
-    if registry.OF_VIEWS:
+    if registry.of_views():
         one = command(
             *("fit-views", _fit_views, "the consensus of several tables of features of the same samples"),
             "genes.csv proteins.csv -k 10 --out consensus.csv",
         )
         one.add_argument("paths", nargs="+", metavar="VIEW", help="a table of numbers, or a sparse matrix in NPZ")
-        _consensus(one, tuple(registry.OF_VIEWS), "cmvc")
+        _consensus(one, tuple(registry.of_views()), "cmvc")
 
     one = command(
         *("generate", _generate, "base partitions of a table of features, by k-means"),

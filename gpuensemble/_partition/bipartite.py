@@ -1,4 +1,4 @@
-"""Spectral clustering of S = H E H' (E: weights of the columns) without S, over a table in blocks.
+"""Spectral cuts of the graph that links samples and clusters, over a table in blocks; nothing is n x n.
 
 The leading left singular vectors of D^-1/2 H E^1/2 come from the C x C matrix A = E^1/2 H' D^-1 H E^1/2, which is only
 multiplied with. What a product sums over rows is rounded to whole multiples of one unit first, so that the sums are
@@ -6,20 +6,19 @@ exact, and the same for any blocks and on every device.
 """
 
 import math
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuensemble._array.devices import Array, namespace, to_device, to_host
-from gpuensemble._array.threads import one_blas_thread
+from gpuensemble._array.threads import one_blas_thread, spans
 from gpuensemble._kernels import products
 from gpuensemble._kmeans.features import lloyd as features
-from gpuensemble._kmeans.labels.bounds import Tables, by_partition, evaluate
-from gpuensemble._kmeans.labels.costs import sizes
-from gpuensemble._kmeans.labels.lloyd import NUMBERS
+from gpuensemble._kmeans.labels.statistics import CostTables, by_partition, evaluate
+from gpuensemble._kmeans.labels.weights import sizes
 from gpuensemble._linear.krylov import Eigen, eigenvectors
-from gpuensemble._tables.blocks import Block, Table, whole
+from gpuensemble._tables.blocks import Block, Lasting, Table, whole
 from gpuensemble.membership import Membership
 
 CHUNK_ROWS = {"cpu": 1 << 15, "cuda": 1 << 18}  # rows embedded at a time: little memory, or few launches
@@ -29,32 +28,68 @@ DEPTH = 12  # blocks of the Krylov space at most
 TOLERANCE = 1e-3  # of the eigenvectors' residual, relative to the largest eigenvalue
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """The nearest of centres in the embedding: a recipe of labels.
+class Graph(NamedTuple):
+    """What is cut: the weights of A = E^1/2 H' D^-1 H E^1/2, and how long the embedded directions are."""
+
+    columns: Any  # E, a weight for each cluster
+    degrees: Any  # for each cluster: D is the sum of these over a row's clusters
+    most: float  # the sum of 1 / D over the rows of a cluster is no more
+    power: float  # singular vectors count by their singular values to this power
+
+
+def of_samples(table: Table, weight: Any = None) -> Graph:
+    """The graph of samples with the affinities S = H diag(weight) H': SEC's, as normalised cuts see it."""
+    weight = np.ones(table.n_columns) if weight is None else weight
+    # The degree of a row of cluster c counts c itself, so that the sum of 1 / D over them is at most 1 / e_c.
+    return Graph(weight, sizes(table) * weight, 1 / float(weight.min()), 0.0)
+
+
+def of_samples_and_clusters(table: Table) -> Graph:
+    """The bipartite graph that links each sample to its clusters (Fern and Brodley 2004)."""
+    count = sizes(table)
+    return Graph(1 / np.maximum(count, 1), np.ones(table.n_columns), float(count.max()), 1.0)
+
+
+@dataclass(eq=False)
+class Degrees(Lasting):
+    """What each cluster adds to the degree of its rows."""
+
+    of_column: Any  # C x 1
+
+
+@dataclass(eq=False)
+class Embedded(Lasting):
+    """Each row goes to the nearest of centres in the embedding: a labelling.
 
     For a row g(x) = sum of the rows of `projection`, whose direction is embedded, |c|^2 - 2 g.c / |g| is least where
     |g| |c|^2 - 2 g.c is: the costs of `assign` with a weight |g|.
     """
 
-    projection: Any
-    tables: Tables
-    number: int = field(default_factory=NUMBERS.__next__)
+    projection: Any  # C x K
+    tables: CostTables
 
     def labels(self, block: Block, costs: Any = None) -> Array:
-        """Those of the block."""
-        table = to_device(self.projection, block.m.device)
-        norms = [
-            (products.gather_sum(chunk, table) ** 2).sum(1) ** 0.5
-            for chunk in (block.m.take(rows) for rows in _chunks(block))
-        ]
-        found, *_ = evaluate(block.m, self.tables, namespace(*norms).concatenate(norms))
+        """The labels of the rows of block.m."""
+        found, *_ = evaluate(block.m, self.tables, self.lengths(block.m))
         return found
 
+    def distances(self, m: Membership) -> tuple[Array, Array, Array]:
+        """The label of each row, and its squared distances from the nearest centre and the next."""
+        lengths = self.lengths(m)
+        labels, cost, second = evaluate(m, self.tables, lengths)
+        safe = namespace(lengths).where(lengths > 0, lengths, 1)
+        return labels, 1 + cost / safe, 1 + second / safe
 
-def start(table: Table, n_clusters: int, rng: Any, column_weight: Any = None) -> Embedded:
-    """Labels by k-means on the normalised rows of the spectral embedding, of a sample of them where there are many."""
-    projection = vectors(table, n_clusters, rng, column_weight)
+    def lengths(self, m: Membership) -> Array:
+        """|g(x)| of each row, in the type of the tables."""
+        table = to_device(self.projection, m.device)
+        norms = [(products.gather_sum(m.take(rows), table) ** 2).sum(1) ** 0.5 for rows in _chunks(m)]
+        return namespace(*norms).concatenate(norms).astype(self.tables.table.dtype, copy=False)
+
+
+def cut(table: Table, graph: Graph, n_clusters: int, rng: Any, n_init: int = 10, dtype: str = "float64") -> Embedded:
+    """Cut a graph: k-means on the directions of its embedded rows, of a sample of them where there are many."""
+    projection = embedding(table, graph, n_clusters, rng)
     sample, weight = _sample(table, rng)
     merged = sample.merge()
     if weight is None:
@@ -63,47 +98,46 @@ def start(table: Table, n_clusters: int, rng: Any, column_weight: Any = None) ->
         weight = Membership(merged.group[:, None], [len(merged.multiplicity)], device=table.device).sizes(weight)
     points = _directions(merged.membership, to_device(projection, table.device))
     with one_blas_thread():  # products of a few columns: more threads would only wait for each other
-        fitted = features.kmeans(points, n_clusters, rng, sample_weight=weight.astype("float64"), n_init=10)
+        fitted = features.kmeans(points, n_clusters, rng, sample_weight=weight.astype("float64"), n_init=n_init)
     centers = to_host(fitted.centers)
-    return Embedded(projection, Tables(-2 * projection @ centers.T, (centers**2).sum(1)[None]))
+    tables = CostTables(-2 * projection @ centers.T, (centers**2).sum(1)[None])
+    return Embedded(projection, CostTables(*(part.astype(dtype, copy=False) for part in tables)))
 
 
 def _directions(m: Membership, projection: Array) -> Array:
-    """The rows of the embedding, each of length 1; their common factor w(x)^-1/2 drops out."""
+    """The rows of the embedding, each of length 1; a factor of a row drops out."""
     points = products.gather_sum(m, projection)
     norm = (points**2).sum(1, keepdims=True) ** 0.5
     return points / namespace(norm).where(norm > 0, norm, 1)
 
 
-def vectors(table: Table, n_clusters: int, rng: Any, column_weight: Any = None) -> Any:
-    """E^1/2 V / sigma: the table whose gathered rows are the embedding, on the host; V are K leading eigenvectors of A.
+def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
+    """The C x K table on the host whose gathered rows, divided by D^1/2, are leading left singular vectors.
 
-    Where there are many rows, those of a sample come first: near enough to save most of the passes over all rows.
+    It is E^1/2 V sigma^(power - 1), V the leading eigenvectors of A, and sigma^2 their eigenvalues. Where there are
+    many rows, the eigenvectors of a sample come first: near enough to save most of the passes over all rows.
     """
-    weight = np.ones(table.n_columns) if column_weight is None else column_weight
-    root, degrees = weight**0.5, (sizes(table) * weight)[:, None]
+    root, degrees = graph.columns**0.5, Degrees(graph.degrees[:, None])
 
     def leading(part: Table, block: Any) -> Eigen:
-        number = next(NUMBERS)
-
         def product(block: Any) -> Any:
             """A @ block, or a part of A, which comes from some of the rows."""
             given = np.ascontiguousarray(root[:, None] * block)
-            # The sum over the rows of cluster c of 1 / degree is at most 1 / e_c, since the degree counts c itself.
-            bound = 2 * float(by_partition(np.abs(given), table.widths, "maximum").sum(0).max()) / float(weight.min())
-            unit = 2.0 ** (math.frexp(bound)[1] - 52)
-            return root[:, None] * part.total(_product, number, degrees, given, unit)
+            largest = float(by_partition(np.abs(given), table.widths, "maximum").sum(0).max())
+            unit = 2.0 ** (math.frexp(2 * largest * graph.most)[1] - 52)
+            return root[:, None] * part.total(_product, degrees, given, unit)
 
-        return eigenvectors(product, block, DEPTH, TOLERANCE, n_clusters)
+        return eigenvectors(product, block, DEPTH, TOLERANCE, n_vectors)
 
     with one_blas_thread():  # so that the number of threads changes no bit
-        width = min(n_clusters + EXTRA, table.n_columns)
+        width = min(n_vectors + EXTRA, table.n_columns)
         block, _ = np.linalg.qr(rng.standard_normal((table.n_columns, width)))
         if table.n_rows > SAMPLE_ROWS:
             _, block, _ = leading(whole(*_sample(table, rng)), block)
         values, block, _ = leading(table, block)
     sigma = np.maximum(values, float(values[0]) * 1e-12) ** 0.5
-    return np.ascontiguousarray(root[:, None] * (block / sigma)[:, :n_clusters])
+    scaled = block / sigma if graph.power == 0 else block * sigma ** (graph.power - 1)
+    return np.ascontiguousarray(root[:, None] * scaled[:, :n_vectors])
 
 
 def _sample(table: Table, rng: Any) -> tuple[Membership, Any]:
@@ -113,13 +147,13 @@ def _sample(table: Table, rng: Any) -> tuple[Membership, Any]:
     return table.take(rows), None if table.weight is None else to_device(table.weight[rows], table.device)
 
 
-def _product(block: Block, number: int, degrees: Any, given: Any, unit: float) -> Any:
+def _product(block: Block, degrees: Degrees, given: Any, unit: float) -> Any:
     """H' D^-1 H @ given for the rows of a block, on the host."""
     table = to_device(given, block.m.device)
-    share = block.kept(("share", number), lambda: _share(block, degrees))
+    share = block.kept("shares", degrees.identity, lambda: _shares(block, degrees))
     magic = 1.5 * 2.0**52 * unit  # added and taken off again, it rounds to whole units
     total = 0
-    for rows in _chunks(block):
+    for rows in _chunks(block.m):
         some = block.m.take(rows)
         gathered = products.gather_sum(some, table)
         gathered *= share[rows, None]
@@ -129,12 +163,11 @@ def _product(block: Block, number: int, degrees: Any, given: Any, unit: float) -
     return to_host(total)
 
 
-def _share(block: Block, degrees: Any) -> Array:
+def _shares(block: Block, degrees: Degrees) -> Array:
     """Multiplicity over degree of each row."""
-    found = block.m.gather_sum(degrees)[:, 0]
+    found = block.m.gather_sum(degrees.of_column)[:, 0]
     return (1 if block.multiplicity is None else block.multiplicity) / namespace(found).where(found > 0, found, 1)
 
 
-def _chunks(block: Block) -> list[slice]:
-    size = CHUNK_ROWS["cpu" if block.m.device == "cpu" else "cuda"]
-    return [slice(first, first + size) for first in range(0, len(block.m.codes), size)]
+def _chunks(m: Membership) -> list[slice]:
+    return spans(len(m.codes), CHUNK_ROWS["cpu" if m.device == "cpu" else "cuda"])

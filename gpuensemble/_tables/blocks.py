@@ -3,6 +3,9 @@
 A step is a function step(block, *shared) of a module; `shared` goes to every block. Where blocks are is not its affair:
 in memory, on disk or on the workers of a Dask cluster. What a step returns adds up exactly (integers, or floats that
 are whole multiples of one unit), so that neither the blocks nor the order they arrive in change a bit.
+
+Words: the table's rows are the caller's samples. A block holds a `Membership` m of some of them; where equal rows are
+merged, m has the distinct ones, each with its multiplicity, and `group` says which of them a row of the table is.
 """
 
 import abc
@@ -21,10 +24,33 @@ from gpuensemble._array.devices import Array, on, to_device, to_host
 from gpuensemble._array.threads import ahead
 from gpuensemble.membership import Membership
 
+_IDENTITIES = itertools.count()
+
+
+@dataclass(eq=False)
+class Lasting:
+    """Something that steps are given again and again: a cluster sends it once, and caches know it by its identity."""
+
+    identity: int = field(default_factory=_IDENTITIES.__next__, init=False)  # unlike any other of this process
+
+
+@dataclass
+class Cache:
+    """What steps remember of a block's rows: it may be lost at any time, and costs work, never an answer.
+
+    Each field belongs to one module, which is the only one that reads, writes and clears it. A field holds a pair: the
+    identity of what the value was made with, and the value.
+    """
+
+    rows: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: what a method knows of each row
+    slacks: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: labels, and what is left of their margins
+    distances: tuple[int, Any] | None = None  # _kmeans.labels.seeding: to the rows that were chosen so far
+    shares: tuple[int, Any] | None = None  # _partition.bipartite: multiplicity over degree
+
 
 @dataclass
 class Block:
-    """Some rows of a table. `memo` is what steps remember of them: a cache, which may be lost at any time."""
+    """Some rows of a table, and what steps remember of them."""
 
     m: Membership
     first: int = 0  # the number of its first row in the table
@@ -32,42 +58,47 @@ class Block:
     group: Array | None = None  # of each row of the table: its row of m, where equal rows are merged; None: the same
     weight: Array | None = None  # of each row of the table, integers; None: all 1
     keeps: bool = True  # whether there is memory for what can be worked out again
-    memo: dict = field(default_factory=dict)
+    cache: Cache = field(default_factory=Cache)
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"memo": {}}
+        return self.__dict__ | {"cache": Cache()}
 
     def __sizeof__(self) -> int:
         return self.m.codes.nbytes  # so that a cluster knows what it would have to move
 
     @property
     def n_rows(self) -> int:
-        """Rows of the table, merged or not."""
+        """The number of rows of the table, merged or not."""
         return len(self.m.codes) if self.group is None else len(self.group)
 
     def of_table(self, of_m: Array) -> Array:
-        """What each row of m has, for each row of the table."""
+        """Spread what each row of m has over the rows of the table."""
         return of_m if self.group is None else of_m[self.group]
 
-    def kept(self, name: Any, make: Callable[[], Any]) -> Any:
-        """What `make` makes, from memory if it was kept."""
-        if name not in self.memo:
-            made = make()
-            if not self.keeps:
-                return made
-            self.memo[name] = made
-        return self.memo[name]
+    def recalled(self, name: str, identity: int) -> Any:
+        """The cached value, if it was made with that identity; else None."""
+        entry = getattr(self.cache, name)
+        return entry[1] if entry is not None and entry[0] == identity else None
+
+    def kept(self, name: str, identity: int, make: Callable[[], Any]) -> Any:
+        """The cached value, or what `make` makes, which is cached where there is memory for it."""
+        found = self.recalled(name, identity)
+        if found is None:
+            found = make()
+            if self.keeps:
+                setattr(self.cache, name, (identity, found))
+        return found
 
 
 def add(one: Any, two: Any) -> Any:
-    """Sums of numbers and arrays, part by part; None stays None."""
+    """Add numbers and arrays, tuples of them part by part; None stays None."""
     if isinstance(one, tuple):
         return tuple(None if a is None else a + b for a, b in zip(one, two, strict=True))
     return one + two
 
 
 class Table(abc.ABC):
-    """What all tables in blocks know, and how their rows are read."""
+    """A table of labels in blocks: what all kinds of them know, and how their rows are read."""
 
     device = "cpu"  # where what is not in blocks is worked out
 
@@ -78,22 +109,33 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def in_turn(self, step: Callable, *shared: Any) -> Iterator:
-        """step(block, *shared) of each block, in their order, as they are asked for."""
+        """Give step(block, *shared) of each block, in their order, as they are asked for."""
 
     @abc.abstractmethod
     def of(self, step: Callable, calls: dict[int, tuple]) -> list:
-        """step(block, *arguments) of some blocks, each with arguments of its own."""
+        """Give step(block, *arguments) of some blocks, each with arguments of its own."""
+
+    @abc.abstractmethod
+    def columns(self, step: Callable, shared: tuple, dtypes: tuple[str, ...]) -> tuple:
+        """Give what the step finds for each row, as arrays with an entry for each row of the table, where they belong.
+
+        That is the device of a table in memory, the host for one on disk, and Dask arrays on the workers of a cluster.
+        """
+
+    @abc.abstractmethod
+    def forget(self, name: str) -> None:
+        """Clear a field of the caches of all blocks."""
 
     def each(self, step: Callable, *shared: Any) -> list:
-        """step(block, *shared) of each block, in their order."""
+        """Give step(block, *shared) of each block, in their order."""
         return list(self.in_turn(step, *shared))
 
     def total(self, step: Callable, *shared: Any) -> Any:
-        """The sum of step(block, *shared) over the blocks."""
+        """Add up step(block, *shared) over the blocks."""
         return functools.reduce(add, self.in_turn(step, *shared))
 
     def take(self, rows: Any) -> Membership:
-        """Some rows of the table, ascending numbers on the host."""
+        """Read some rows of the table, ascending numbers on the host."""
         calls = {}
         for index, (first, last) in enumerate(itertools.pairwise(self.bounds)):
             inside = rows[(rows >= first) & (rows < last)] - first
@@ -103,13 +145,13 @@ class Table(abc.ABC):
         return Membership.from_coded(codes, self.widths, self.complete, self.categories, self.device)
 
     def device_of_blocks(self) -> str:
-        """Where the first block is worked on."""
+        """Say where the first block is worked on."""
         (found,) = self.of(_device, {0: ()})
         return found
 
 
 class InMemory(Table):
-    """One block: the whole table."""
+    """A table in memory: one block."""
 
     def __init__(self, block: Block):
         m = block.m
@@ -119,20 +161,25 @@ class InMemory(Table):
         self.device = m.device
 
     def in_turn(self, step: Callable, *shared: Any) -> Iterator:
-        """Of the one block."""
+        """Give step(block, *shared) of the one block."""
         yield step(self.block, *shared)
 
     def of(self, step: Callable, calls: dict[int, tuple]) -> list:
-        """Of the one block."""
+        """Give step(block, *arguments) of the one block."""
         return [step(self.block, *arguments) for arguments in calls.values()]
 
-    def columns(self, step: Callable, *shared: Any) -> tuple:
-        """Arrays with an entry for each row of the table."""
-        return step(self.block, *shared)
+    def columns(self, step: Callable, shared: tuple, dtypes: tuple[str, ...]) -> tuple:
+        """Give arrays on the device of the codes."""
+        found = step(self.block, *shared)
+        return tuple(array.astype(dtype, copy=False) for array, dtype in zip(found, dtypes, strict=True))
+
+    def forget(self, name: str) -> None:
+        """Clear a field of the block's cache."""
+        setattr(self.block.cache, name, None)
 
 
 def whole(m: Membership, multiplicity: Array | None = None) -> InMemory:
-    """A table in memory, no rows of which are merged."""
+    """Make a table in memory, no rows of which are merged."""
     return InMemory(Block(m, multiplicity=multiplicity, weight=multiplicity))
 
 
@@ -153,18 +200,31 @@ class Streamed(Table):
     ):
         super().__init__(bounds, widths, complete, categories, weight)
         self.codes, self.device = codes, device  # n x r on disk; where blocks go
-        self.memos: list[dict] = [{} for _ in bounds[1:]]
+        self.caches = [Cache() for _ in bounds[1:]]
         self.turn = threading.Lock()  # a device works on one block at a time, while the next one is read
 
     def in_turn(self, step: Callable, *shared: Any) -> Iterator:
-        """step(block, *shared) of each block, in their order."""
+        """Give step(block, *shared) of each block, in their order."""
         with ThreadPoolExecutor(self.ABREAST, thread_name_prefix="gpuensemble-block") as pool:  # they wait for kernels
-            calls = ((self._one, step, shared, index) for index in range(len(self.memos)))
+            calls = ((self._one, step, shared, index) for index in range(len(self.caches)))
             yield from ahead(pool.submit, calls, self.ABREAST)
 
     def of(self, step: Callable, calls: dict[int, tuple]) -> list:
-        """step(block, *arguments) of some blocks, each with arguments of its own."""
+        """Give step(block, *arguments) of some blocks, each with arguments of its own."""
         return [self._one(step, arguments, index) for index, arguments in calls.items()]
+
+    def columns(self, step: Callable, shared: tuple, dtypes: tuple[str, ...]) -> tuple:
+        """Give arrays on the host."""
+        into = tuple(np.empty(self.n_rows, dtype) for dtype in dtypes)
+        for first, parts in zip(self.bounds, self.in_turn(step, *shared), strict=False):
+            for array, part in zip(into, parts, strict=True):
+                array[first : first + len(part)] = to_host(part)
+        return into
+
+    def forget(self, name: str) -> None:
+        """Clear a field of all caches; no block is read for it."""
+        for cache in self.caches:
+            setattr(cache, name, None)
 
     def _one(self, step: Callable, shared: tuple, index: int) -> Any:
         first, last = self.bounds[index], self.bounds[index + 1]
@@ -172,7 +232,7 @@ class Streamed(Table):
         with contextlib.nullcontext() if self.device == "cpu" else self.turn, on(self.device):
             weight = None if self.weight is None else to_device(self.weight[first:last], self.device)
             m = Membership.from_coded(codes, self.widths, self.complete, self.categories, self.device)
-            return step(Block(m, first, weight, weight=weight, keeps=False, memo=self.memos[index]), *shared)
+            return step(Block(m, first, weight, weight=weight, keeps=False, cache=self.caches[index]), *shared)
 
 
 def _take(block: Block, rows: Any) -> Any:

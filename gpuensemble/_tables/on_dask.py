@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuensemble._array.devices import on, to_host
-from gpuensemble._tables.blocks import Block, Table, add
+from gpuensemble._tables.blocks import Block, Lasting, Table, add
 
 
 def large_graphs() -> contextlib.AbstractContextManager:
@@ -59,7 +59,7 @@ class Cluster:
 
     @classmethod
     def loading(cls, client: Any, parts: list) -> "Cluster":
-        """From functions of nothing, as many on each worker, or parts of a collection, where they are."""
+        """Make the objects: from functions of nothing, as many on each worker, or from parts of a collection."""
         with large_graphs():
             if hasattr(parts[0], "dask"):
                 return cls(client, client.compute(parts))
@@ -71,11 +71,11 @@ class Cluster:
             )
 
     def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
-        """function(object, *own, *shared) of each."""
+        """Give function(object, *own, *shared) of each object."""
         return self.client.gather(self.submit(function, shared, own))
 
     def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
-        """Futures of function(object, *own, *shared)."""
+        """Begin function(object, *own, *shared) of each object; their futures."""
         own = [()] * len(self.futures) if own is None else own
         with large_graphs():
             sent = self._sent(shared)
@@ -85,7 +85,7 @@ class Cluster:
             ]
 
     def total(self, function: Callable, shared: tuple) -> Any:
-        """The sum of function(object, *shared): added up on each worker, then between them."""
+        """Add up function(object, *shared): on each worker first, then between them."""
         with large_graphs():
             sent = self._sent(shared)
             threads = self.client.nthreads()
@@ -100,21 +100,20 @@ class Cluster:
         return futures[0].result()
 
     def some(self, indices: Iterable[int]) -> "Cluster":
-        """Of some blocks."""
+        """The same cluster with some of the blocks."""
         return Cluster(self.client, [self.futures[i] for i in indices])
 
     def _sent(self, shared: tuple) -> list:
         """Futures of what all blocks are given: sent to one worker, and passed on between them.
 
-        What has a number, such as the tables of an iteration, is needed again in the next one, and sent once.
+        What is `Lasting`, such as the tables of an iteration, is needed again in the next one, and sent once.
         """
-        numbered = [getattr(value, "number", None) for value in shared]
-        rest = tuple(value if number is None else None for value, number in zip(shared, numbered, strict=True))
-        self.sent = {number: future for number, future in self.sent.items() if number in numbered}
-        for value, number in zip(shared, numbered, strict=True):
-            if number is not None and number not in self.sent:
-                self.sent[number] = self.client.submit(_same, value, pure=False)
-        kept = [None if number is None else self.sent[number] for number in numbered]
+        lasting = {value.identity: value for value in shared if isinstance(value, Lasting)}
+        self.sent = {identity: future for identity, future in self.sent.items() if identity in lasting}
+        for identity in lasting.keys() - self.sent.keys():
+            self.sent[identity] = self.client.submit(_same, lasting[identity], pure=False)
+        rest = tuple(None if isinstance(value, Lasting) else value for value in shared)
+        kept = [self.sent[value.identity] if isinstance(value, Lasting) else None for value in shared]
         return [self.client.submit(_same, rest, pure=False), *kept]
 
     def _homes(self) -> list:
@@ -167,8 +166,12 @@ class OnDask(Table):
         """step(block, *arguments) of some blocks, each with arguments of its own."""
         return self.cluster.some(calls).each(_Step(step), own=calls.values())
 
-    def arrays(self, step: Callable, shared: tuple, dtypes: Iterable[str]) -> tuple:
-        """What the step finds for each row, as Dask arrays on the workers."""
+    def forget(self, name: str) -> None:
+        """Clear a field of the caches of the blocks on the workers."""
+        self.each(_forget, name)
+
+    def columns(self, step: Callable, shared: tuple, dtypes: tuple[str, ...]) -> tuple:
+        """Give Dask arrays on the workers."""
         import dask.array
 
         futures = self.cluster.submit(_Step(step), shared)
@@ -191,6 +194,10 @@ class _Step:
         with on(block.m.device):
             found = self.step(block, *shared)
         return tuple(map(to_host, found)) if isinstance(found, tuple) else found
+
+
+def _forget(block: Block, name: str) -> None:
+    setattr(block.cache, name, None)
 
 
 def _at(home: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a fit over blocks gives back, an entry for each row: in memory, on disk or on a cluster."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,7 @@ import numpy as np
 
 from gpuensemble._array.devices import to_device, to_host
 from gpuensemble._tables.blocks import InMemory, Table
-from gpuensemble._tables.on_dask import OnDask
-from gpuensemble._tables.whole import whole
+from gpuensemble._tables.files import whole_file
 
 DTYPES = ("int32", "float64")  # of labels and confidences
 
@@ -23,16 +22,10 @@ def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> 
     """
     if out is not None:
         return _on_disk(table, Path(out), step, shared)
-    if isinstance(table, OnDask):
-        return table.arrays(step, shared, DTYPES)
+    labels, confidence = table.columns(step, shared, DTYPES)
     if isinstance(table, InMemory):
-        labels, confidence = table.columns(step, *shared)
         return to_device(labels, home), to_device(confidence, home)
-    into = (np.empty(table.n_rows, DTYPES[0]), np.empty(table.n_rows, DTYPES[1]))
-    for first, parts in _parts(table, step, shared):
-        for array, part in zip(into, parts, strict=True):
-            array[first : first + len(part)] = part
-    return into
+    return labels, confidence
 
 
 def check(out: Any) -> None:
@@ -54,18 +47,12 @@ def _on_disk(table: Table, out: Path, step: Callable, shared: tuple) -> tuple[An
     """Both files are written to the end before either takes its name."""
     paths = (out, confidence_path(out))
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(whole(str(path))) for path in paths]
+        files = [stack.enter_context(whole_file(str(path))) for path in paths]
         for file, dtype in zip(files, DTYPES, strict=True):
             header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (table.n_rows,)}
             np.lib.format.write_array_header_1_0(file, header)
-        for _, parts in _parts(table, step, shared):
+        for parts in table.in_turn(step, *shared):
             for file, part, dtype in zip(files, parts, DTYPES, strict=True):
-                file.write(part.astype(dtype, copy=False).tobytes())
+                file.write(to_host(part).astype(dtype, copy=False).tobytes())
     labels, confidence = (np.load(path, mmap_mode="r") for path in paths)
     return labels, confidence
-
-
-def _parts(table: Table, step: Callable, shared: tuple) -> Iterator[tuple[int, tuple]]:
-    """The first row of each block, and what the step finds, on the host."""
-    for first, parts in zip(table.bounds, table.in_turn(step, *shared), strict=False):
-        yield first, tuple(map(to_host, parts))

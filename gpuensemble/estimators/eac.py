@@ -4,23 +4,19 @@ Fred, Jain: Combining Multiple Clusterings Using Evidence Accumulation, IEEE Tra
 Machine Intelligence, 2005.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
-
 from gpuensemble._array import checks
-from gpuensemble._array.devices import choose_device, device_of, on, to_device, to_host
-from gpuensemble._array.random import generators
+from gpuensemble._array.devices import Array
 from gpuensemble._partition import bipartite
+from gpuensemble._partition.linkage import LINKAGES
 from gpuensemble._tables.blocks import whole
-from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble.estimators._base.similarity import Refined, SimilarityConsensus
 from gpuensemble.membership import Membership
 
-LINKAGES = ("average", "single", "complete", "spectral")
 
-
-class EAC(LabelConsensus):
+class EAC(SimilarityConsensus):
     """Evidence accumulation: hierarchical or spectral clustering of the co-association matrix, n x n.
 
     Parameters
@@ -56,6 +52,9 @@ class EAC(LabelConsensus):
     [0, 0, 1, 1]
     """
 
+    _title = "EAC, average linkage"
+    _arrays = 4  # S, 1 - S, and its half twice for the tree, in float64
+
     def __init__(
         self,
         n_clusters: int,
@@ -73,43 +72,20 @@ class EAC(LabelConsensus):
         self.dtype = dtype
         self.verbose = verbose
 
-    def fit(self, labels: Any, y: Any = None) -> "EAC":
-        """Cluster the co-association matrix of a table of labels, as in `Membership.from_labels`."""
-        device = choose_device(self.device, labels)
-        checks.choice(self.linkage, "linkage", LINKAGES)
-        with on(device):
-            m = Membership.from_labels(labels, device)
-            checks.integer(self.n_clusters, "n_clusters", 1, len(m.codes), "n_samples")
-            similarity = m.coassociation(dtype=self.dtype or "float64")
-            if self.linkage == "spectral":
-                (rng,) = generators(self.random_state, 1)
-                table = whole(m)
-                found = bipartite.start(table, self.n_clusters, rng).labels(table.block)
-            else:
-                found = to_device(tree_labels(to_host(similarity), self.linkage, self.n_clusters), device)
-            self.labels_ = to_device(found, device_of(labels))
-            self.coassociation_ = to_device(similarity, device_of(labels))
-            self.objective_ = _distance_within(m, found, self.n_clusters)
-            self.objective_path_, self.n_iter_, self.device_ = [self.objective_], 1, device
-        self._remember_columns(labels, len(m.widths))
-        return self
+    def _check_parameters(self) -> None:
+        checks.choice(self.linkage, "linkage", (*LINKAGES, "spectral"))
 
+    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
+        """The co-association matrix as it is."""
+        similarity = m.coassociation(dtype=dtype)
+        return Refined(lambda: similarity, {"coassociation_": similarity})
 
-def tree_labels(similarity: Any, method: str, n_clusters: int) -> Any:
-    """Labels from the tree over the distances 1 - S on the host, numbered by first occurrence."""
-    distance = 1 - similarity
-    if len(distance) == 1:
-        return distance[0].astype("int32") * 0  # a tree needs two rows
-    distance.flat[:: len(distance) + 1] = 0  # with holes a sample does not agree with itself in all partitions
-    flat = fcluster(linkage(squareform(distance, checks=False), method), n_clusters, "maxclust")
-    order: dict[int, int] = {}
-    for label in flat.tolist():
-        order.setdefault(label, len(order))
-    return (flat * 0 + [order[label] for label in flat.tolist()]).astype("int32")
+    def _how(self) -> str:
+        return self.linkage
 
-
-def _distance_within(m: Membership, labels: Any, n_clusters: int) -> float:
-    """The mean of 1 - S over the pairs of samples in one cluster, from counts: another n x n array is not needed."""
-    counts = to_host(m.count(labels, n_clusters))
-    sizes = [int((labels == k).sum()) for k in range(n_clusters)]
-    return 1 - int((counts**2).sum()) / (len(m.widths) * sum(size**2 for size in sizes))
+    def _cut(self, refined: Refined, m: Membership, rng: Any) -> Array:
+        """A tree over S, or the cut of the graph of samples, which needs no S."""
+        if self.linkage != "spectral":
+            return super()._cut(refined, m, rng)
+        table = whole(m)
+        return bipartite.cut(table, bipartite.of_samples(table), self.n_clusters, rng).labels(table.block)

@@ -8,6 +8,9 @@ from typing import Any
 
 from gpuensemble._array import checks
 from gpuensemble._kmeans.labels.costs import KCCCosts
+from gpuensemble._kmeans.labels.lloyd import Problem
+from gpuensemble._kmeans.labels.weights import Weighting
+from gpuensemble._tables.blocks import Table
 from gpuensemble.estimators._base.kmeans import KMeansConsensus
 
 UTILITIES = ("category", "entropy", "cosine")
@@ -82,10 +85,11 @@ class KCC(KMeansConsensus):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    def _make_costs(self, *settings: Any) -> KCCCosts:
+    def _costs(self, table: Table, weighting: Weighting) -> KCCCosts:
+        """k-means by the distance of the utility."""
         checks.choice(self.utility, "utility", UTILITIES)
-        return KCCCosts(self.utility, self.normalized, *settings)
+        return KCCCosts.of(self.utility, self.normalized, table, weighting)
 
-    def _seeding_costs(self, *settings: Any) -> KCCCosts:
+    def _seeding_costs(self, problem: Problem, weighting: Weighting) -> KCCCosts:
         """The category distance for every utility: the others are infinite or flat far from a single row."""
-        return KCCCosts("category", False, *settings)
+        return KCCCosts.of("category", False, problem.table, weighting)

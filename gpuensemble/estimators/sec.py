@@ -4,9 +4,11 @@ Liu, Wu, Liu, Tao, Fu: Spectral Ensemble Clustering via Weighted K-Means: Theore
 Transactions on Knowledge and Data Engineering, 2017.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 from gpuensemble._kmeans.labels.costs import SECCosts
+from gpuensemble._kmeans.labels.weights import Weighting
+from gpuensemble._tables.blocks import Table
 from gpuensemble.estimators._base.kmeans import KMeansConsensus
 
 
@@ -67,6 +69,8 @@ class SEC(KMeansConsensus):
     True
     """
 
+    _variants: ClassVar = {"sec-entropy": ("SEC, cluster weights", {"cluster_weight": "entropy"})}
+
     def __init__(
         self,
         n_clusters: int,
@@ -100,8 +104,6 @@ class SEC(KMeansConsensus):
         self.checkpoint = checkpoint
         self.resume = resume
 
-    def _make_costs(self, *settings: Any) -> SECCosts:
-        return SECCosts(*settings)
-
-    def _seeding_costs(self, *settings: Any) -> SECCosts:
-        return self._costs
+    def _costs(self, table: Table, weighting: Weighting) -> SECCosts:
+        """Weighted k-means of the rows b(x) / w(x)."""
+        return SECCosts.of(table, weighting)

@@ -18,7 +18,8 @@ from gpuensemble._cli import demo, main
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.bench import harness
 from gpuensemble._cli.doctor import run as doctor
-from gpuensemble.estimators._base.registry import OF_LABELS, OF_VIEWS
+from gpuensemble.estimators._base.registry import methods as all_methods
+from gpuensemble.estimators._base.registry import of_labels
 from support import ensemble
 
 ROOT = Path(main.__file__).parents[2]
@@ -52,9 +53,9 @@ def test_demo_improves_on_its_base_partitions(capsys, tmp_path, monkeypatch):
     report = json.loads(out)
     assert report["device"] == "cpu"
     base, *methods = report["scores"]
-    assert len(methods) == len(OF_LABELS) + len(OF_VIEWS)
+    assert len(methods) == len(all_methods())
     assert all(row["ari"] > 0.4 for row in methods)
-    linear = [row for row, method in zip(methods, OF_LABELS.values(), strict=False) if not method.square]
+    linear = [row for row, method in zip(methods, of_labels().values(), strict=False) if not method.square]
     assert all(row["nmi"] > base["nmi"] and row["ari"] > base["ari"] for row in linear)
     assert os.listdir(tmp_path) == []
 
@@ -66,13 +67,13 @@ def test_demo_prints_a_table_and_draws(capsys, tmp_path, monkeypatch):
     assert code == 0
     assert err == ""
     assert lines[0] == "1797 samples, 4 base partitions, on cpu"
-    assert len(lines) == 4 + len(OF_LABELS) + len(OF_VIEWS)
+    assert len(lines) == 4 + len(all_methods())
     assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("method", OF_LABELS)
+@pytest.mark.parametrize("method", of_labels())
 def test_the_same_ids_come_out_in_the_same_order(capsys, labels, method):
-    if not OF_LABELS[method].holes:
+    if not of_labels()[method].holes:
         labels = labels.replace("", "c9")
         labels.to_csv("labels.csv", index=False)
     code, out, err = run(capsys, "fit labels.csv -k 4 --device cpu --out c.csv --method", method)

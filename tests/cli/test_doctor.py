@@ -9,7 +9,7 @@ from gpuensemble._cli.doctor import checks as doctor_checks
 from gpuensemble._cli.doctor import run as doctor
 from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cuda import membership as cuda
-from gpuensemble.estimators._base.registry import OF_LABELS, OF_VIEWS
+from gpuensemble.estimators._base.registry import methods
 
 KERNELS = ["gather_sum", "scatter_add", "assign", "count", "count_masses", "degrees", "coassociation", "shrink_slices"]
 
@@ -28,7 +28,7 @@ def test_a_machine_without_a_device_says_what_was_not_checked():
     report = doctor.run("cpu")
     names = [row["check"] for row in report["checks"]]
     assert names[: len(KERNELS)] == [f"kernel {name}" for name in KERNELS]
-    every = (OF_LABELS | OF_VIEWS).values()
+    every = methods().values()
     assert names[-len(every) :] == [f"method {method.title}" for method in every]
     assert failures(report) == set()
     assert report["failed"] == 0

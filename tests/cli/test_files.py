@@ -203,7 +203,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     path.write_text("before")
 
     def fail_halfway():
-        with files.whole(str(path)) as file:
+        with files.whole_file(str(path)) as file:
             file.write(b"half")
             raise OSError(errno.ENOSPC, "disk full")
 
@@ -211,11 +211,11 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         fail_halfway()
     assert path.read_text() == "before"
     assert os.listdir(tmp_path) == ["out.csv"]
-    with files.whole(str(path)) as file:
+    with files.whole_file(str(path)) as file:
         file.write(b"after")
     assert path.read_text() == "after"
     (tmp_path / "other").symlink_to(path)
-    with files.whole(str(tmp_path / "other")) as file:
+    with files.whole_file(str(tmp_path / "other")) as file:
         file.write(b"through the link")
     assert path.read_text() == "through the link"
     assert (tmp_path / "other").is_symlink()

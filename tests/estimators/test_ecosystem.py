@@ -21,7 +21,7 @@ import gpuensemble as ge
 from cudasim import standin
 from cudasim.shim import ShimModule, gxx
 from gpuensemble._array.devices import to_host
-from gpuensemble.estimators._base.registry import OF_LABELS, make
+from gpuensemble.estimators._base.registry import of_labels, of_views
 from support import ensemble
 
 NOT_LABELS = "feeds numbers that are not labels, which are refused; test_estimators.py has the same on labels"
@@ -49,9 +49,8 @@ def expected_failures(estimator):
     return {name: reason for name, reason in EXPECTED.items() if name not in without}
 
 
-# LTA's parameter `transform` makes scikit-learn's checks take it for a transformer.
 @parametrize_with_checks(
-    [make(name, 2, 0, "cpu") for name in OF_LABELS if name != "lta"], expected_failed_checks=expected_failures, **STRICT
+    [method.make(2, 0, "cpu") for method in of_labels().values()], expected_failed_checks=expected_failures, **STRICT
 )
 @pytest.mark.filterwarnings("ignore")  # few distinct rows, few iterations: scikit-learn's data are not ours
 def test_scikit_learn_checks(estimator, check):
@@ -62,10 +61,10 @@ def base_partitions(features):
     return ge.generate.random_k(features, 10, (3, 6), random_state=0, device="cpu")
 
 
-@pytest.mark.parametrize("name", OF_LABELS)
+@pytest.mark.parametrize("name", of_labels())
 def test_a_pipeline_from_features_to_consensus(name):
     features, truth = make_blobs(90, centers=3, cluster_std=0.5, random_state=0)
-    steps = (StandardScaler(), FunctionTransformer(base_partitions), make(name, 3, 0, "cpu"))
+    steps = (StandardScaler(), FunctionTransformer(base_partitions), of_labels()[name].make(3, 0, "cpu"))
     assert ge.metrics.ari(truth, make_pipeline(*steps).fit_predict(features)) > 0.9
 
 
@@ -106,11 +105,11 @@ def observations(n=80, holes=True):
     return truth, frame
 
 
-@pytest.mark.parametrize("name", OF_LABELS)
+@pytest.mark.parametrize("name", of_labels())
 def test_a_column_comes_back_to_the_frame_of_observations(name):
-    truth, obs = observations(holes=OF_LABELS[name].holes)
+    truth, obs = observations(holes=of_labels()[name].holes)
     index = obs.index.copy()
-    estimator = make(name, 4, 0, "cpu").fit(obs[["leiden", "louvain", "kmeans"]])
+    estimator = of_labels()[name].make(4, 0, "cpu").fit(obs[["leiden", "louvain", "kmeans"]])
     obs["consensus"] = pd.Categorical(estimator.labels_.astype(str))
     assert obs.index.equals(index)
     assert ge.metrics.ari(truth, obs["consensus"]) > 0.8
@@ -118,7 +117,9 @@ def test_a_column_comes_back_to_the_frame_of_observations(name):
     assert list(estimator.feature_names_in_) == ["leiden", "louvain", "kmeans"]
     shuffled = obs.sample(frac=1, random_state=0)
     labels = pd.Series(estimator.labels_, index=obs.index)
-    again = pd.Series(make(name, 4, 0, "cpu").fit_predict(shuffled[["leiden", "louvain", "kmeans"]]), shuffled.index)
+    again = pd.Series(
+        of_labels()[name].make(4, 0, "cpu").fit_predict(shuffled[["leiden", "louvain", "kmeans"]]), shuffled.index
+    )
     assert ge.metrics.ari(labels, again.loc[labels.index]) > 0.8
 
 
@@ -164,16 +165,16 @@ def test_models_fitted_on_a_device_load_and_predict_without_one(tmp_path):
     _, labels = ensemble()
     np.save(tmp_path / "labels.npy", labels)
     with standin.installed(ShimModule) as cupy:
-        fitted = {name: make(name, 4, 0, "auto").fit(cupy.asarray(labels)) for name in OF_LABELS}
+        fitted = {name: method.make(4, 0, "auto").fit(cupy.asarray(labels)) for name, method in of_labels().items()}
         views = [10.0 * np.eye(4)[labels[:, i] % 4] + np.arange(80)[:, None] % 5 for i in (0, 1)]
-        fitted["cmvc"] = make("cmvc", 4, 0, "auto").fit([cupy.asarray(view) for view in views])
+        fitted["cmvc"] = of_views()["cmvc"].make(4, 0, "auto").fit([cupy.asarray(view) for view in views])
         assert {model.device_ for model in fitted.values()} == {"cuda:0"}
         models = {name: (model, to_host(model.labels_)) for name, model in fitted.items()}
         (tmp_path / "models.pickle").write_bytes(pickle.dumps(models))
     environment = os.environ | {"PYTHONPATH": str(Path(ge.__file__).parents[1])}
     command = [sys.executable, "-c", WITHOUT_CUPY]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [*(OF_LABELS[name].estimator for name in OF_LABELS), "CMVC"]
+    assert done.stdout.split() == [*(method.estimator.__name__ for method in of_labels().values()), "CMVC"]
 
 
 def test_parameters_on_a_device_are_cloned_and_pickled():

@@ -38,7 +38,7 @@ def membership(xp, labels):
 
 def fitted(model, labels):
     """`fit`, with the warning of the sample transform."""
-    if model.transform == "partition":
+    if model.get_params()["transform"] == "partition":
         return model.fit(labels)
     with pytest.warns(UserWarning, match=ORDER):
         return model.fit(labels)

@@ -11,7 +11,8 @@ from sklearn.cluster import KMeans
 
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._kmeans.labels import lloyd, seeding
-from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts, entropy_weights
+from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
+from gpuensemble._kmeans.labels.weights import Weighting, entropy_weights
 from gpuensemble._tables.blocks import whole
 from support import membership, onehot, random_codes
 
@@ -22,8 +23,8 @@ METHODS = ("SEC", "SEC with cluster weights", *UTILITIES, *(f"normalized {name}"
 def make_costs(name, table, mu, dtype="float64"):
     if name.startswith("SEC"):
         weights = entropy_weights(table) if "weights" in name else None
-        return SECCosts(table, mu, weights, dtype)
-    return KCCCosts(name.split()[-1], name.startswith("normalized"), table, mu, None, dtype)
+        return SECCosts.of(table, Weighting(mu, weights, dtype))
+    return KCCCosts.of(name.split()[-1], name.startswith("normalized"), table, Weighting(mu, None, dtype))
 
 
 @st.composite
@@ -50,10 +51,10 @@ class Result(NamedTuple):
 def run(xp, name, ensemble, multiplicity=None, **kwargs):
     codes, widths, n_clusters, start, mu = ensemble
     table = whole(membership(xp, codes, widths), multiplicity)
-    costs = make_costs(name, table, mu)
-    options = {"max_iter": 100} | kwargs
-    found = lloyd.lloyd(table, costs, lloyd.Given(xp.asarray(start)), n_clusters, **options)
-    (labels,) = table.columns(lloyd.labels_of, costs, found.recipe)
+    problem = lloyd.Problem.of(table, make_costs(name, table, mu), n_clusters)
+    options = {"max_iter": 100, "skip": True} | kwargs  # tables are small here: nothing would be left out by default
+    found = lloyd.lloyd(problem, lloyd.Given(xp.asarray(start)), **options)
+    (labels,) = table.columns(lloyd.labels_of, (problem.costs, found.labelling), ("int32",))
     assert namespace(labels) is xp
     return Result(to_host(labels), found.objective, found.path, found.evaluated, found.converged)
 
@@ -160,12 +161,12 @@ def test_few_rows_are_evaluated_at_the_end(name, holes):
     assert min(skipped.evaluated) < 0.9
 
 
-def test_where_little_is_to_be_saved_all_rows_are_evaluated(monkeypatch):
-    monkeypatch.setattr(lloyd, "SMALL", 1 << 21)
+def test_where_little_is_to_be_saved_all_rows_are_evaluated():
     ensemble = larger()
-    whole_runs, skipped = run(np, "SEC", ensemble), run(np, "SEC", ensemble, skip=False)
-    assert set(whole_runs.evaluated) == {1}
-    assert whole_runs.path == skipped.path
+    by_default, skipped = run(np, "SEC", ensemble, skip=None), run(np, "SEC", ensemble)
+    assert set(by_default.evaluated) == {1}
+    assert min(skipped.evaluated) < 1
+    assert by_default.path == skipped.path
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -258,7 +259,7 @@ def test_an_emptied_cluster_takes_the_costliest_rows():
 
 def test_seeding_stops_at_the_distinct_rows():
     table = whole(membership(np, np.array([[0, 0], [0, 0], [1, 1]]), [2, 2]))
-    costs = SECCosts(table, np.ones(2), None, "float64")
+    costs = SECCosts.of(table, Weighting(np.ones(2), None, "float64"))
     labels = seeding.plus_plus(table, costs, 3, np.random.default_rng(0)).labels(table.block, costs)
     assert sorted(set(labels.tolist())) == [0, 1]
     assert labels[0] == labels[1] != labels[2]
@@ -268,7 +269,7 @@ def test_degrees_that_would_not_add_up_lose_bits():
     codes = np.tile([[0], [1]], (4, 3))
     m = membership(np, codes, [2, 2, 2])
     weight = np.full(8, 1 << 28)
-    costs = SECCosts(whole(m, weight), np.ones(3), None, "float64")
+    costs = SECCosts.of(whole(m, weight), Weighting(np.ones(3), None, "float64"))
     assert costs.shift > 0
     assert int(costs.rows(m, weight).mass.astype(object).sum()) < 1 << 62
     start = np.array([0, 0, 1, 1, 0, 1, 0, 1], np.int32)

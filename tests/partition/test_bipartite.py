@@ -32,7 +32,7 @@ def test_the_embedding_spans_the_leading_singular_vectors(monkeypatch, sample_ro
     monkeypatch.setattr(bipartite, "SAMPLE_ROWS", sample_rows)
     given, codes, widths = table(holes=holes, weighted=weighted)
     of_column = np.random.default_rng(1).uniform(0.5, 1, widths.sum()) if weighted else np.ones(widths.sum())
-    projection = bipartite.vectors(given, 6, np.random.default_rng(2), of_column)
+    projection = bipartite.embedding(given, bipartite.of_samples(given, of_column), 6, np.random.default_rng(2))
     dense, weight = onehot(codes, widths), np.ones(len(codes)) if given.weight is None else given.weight
     degrees = dense @ ((weight @ dense) * of_column)
     rows = (weight / degrees)[:, None] ** 0.5
@@ -47,7 +47,7 @@ def test_the_embedding_spans_the_leading_singular_vectors(monkeypatch, sample_ro
 def test_a_sample_of_the_rows_is_the_same_for_any_blocks(monkeypatch, weighted):
     monkeypatch.setattr(bipartite, "SAMPLE_ROWS", 300)
     one, two = (table(weighted=weighted, step=step)[0] for step in (None, 170))
-    found = [bipartite.start(given, 6, np.random.default_rng(0)) for given in (one, two)]
+    found = [bipartite.cut(given, bipartite.of_samples(given), 6, np.random.default_rng(0)) for given in (one, two)]
     np.testing.assert_array_equal(found[0].projection, found[1].projection)
     np.testing.assert_array_equal(found[0].tables.table, found[1].tables.table)
 
@@ -65,6 +65,7 @@ def test_a_sample_saves_passes_over_all_rows(monkeypatch):
     for sample_rows in (100_000, 600):
         monkeypatch.setattr(bipartite, "SAMPLE_ROWS", sample_rows)
         calls.clear()
-        bipartite.vectors(table()[0], 6, np.random.default_rng(0))
+        given = table()[0]
+        bipartite.embedding(given, bipartite.of_samples(given), 6, np.random.default_rng(0))
         passes.append(calls.count(1200))
     assert passes[1] < passes[0]

@@ -19,7 +19,8 @@ from sklearn.base import clone
 
 import gpuensemble as ge
 from gpuensemble._kmeans.labels import checkpoint, lloyd
-from gpuensemble._kmeans.labels.costs import SECCosts, sizes
+from gpuensemble._kmeans.labels.costs import SECCosts
+from gpuensemble._kmeans.labels.weights import Weighting, sizes
 from gpuensemble._tables import blocks, outputs, sources
 from support import membership, onehot, random_codes, two_workers
 
@@ -100,8 +101,9 @@ def test_the_blocks_change_no_bit_of_a_product(seed, rows, holes):
     bounds = [*range(0, 40, rows), 40]
     streamed = blocks.Streamed(m.codes, bounds, m.widths, m.complete, None)
     given, degrees = rng.standard_normal((m.n_columns, 3)), sizes(streamed)[:, None].astype(float)
-    found = streamed.total(bipartite._product, 0, degrees, given, 2.0**-40)
-    np.testing.assert_array_equal(found, blocks.whole(m).total(bipartite._product, 0, degrees, given, 2.0**-40))
+    shared = (bipartite.Degrees(degrees), given, 2.0**-40)
+    found = streamed.total(bipartite._product, *shared)
+    np.testing.assert_array_equal(found, blocks.whole(m).total(bipartite._product, *shared))
     dense = onehot(codes, widths)
     np.testing.assert_allclose(found, dense.T @ (dense @ given / (dense @ degrees)), atol=1e-9)
 
@@ -183,11 +185,11 @@ def test_little_is_kept_of_each_row(tmp_path, monkeypatch):
     """Labels, slack and bin: at most 12 bytes, while Lloyd's iteration runs."""
     monkeypatch.setattr(sources, "BLOCK_BYTES", 5000)
     table, _ = sources.table(on_disk(tmp_path, ensemble()), "cpu", None, None)
-    costs = SECCosts(table, np.ones(9), None, "float64")
+    costs = SECCosts.of(table, Weighting(np.ones(9), None, "float64"))
     start = lloyd.Given(np.arange(3000, dtype="int32") % 4)
-    lloyd.lloyd(table, costs, start, 4, 10)
-    kept = [vars(memo["margins"][1]).values() for memo in table.memos]
-    assert all(set(memo) == {"margins"} for memo in table.memos)
+    lloyd.lloyd(lloyd.Problem.of(table, costs, 4), start, 10, skip=True)
+    kept = [vars(cache.slacks[1]).values() for cache in table.caches]
+    assert all({name for name, entry in vars(cache).items() if entry} == {"slacks"} for cache in table.caches)
     assert sum(array.nbytes for arrays in kept for array in arrays if array is not None) <= 12 * 3000
 
 
@@ -223,12 +225,12 @@ class Full:
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     (tmp_path / "out.npy").write_bytes(b"before")
-    whole = outputs.whole
+    whole_file = outputs.whole_file
 
     def full(path):
         class Context:
             def __enter__(self):
-                self.inner = whole(path)
+                self.inner = whole_file(path)
                 return Full(self.inner.__enter__())
 
             def __exit__(self, *error):
@@ -236,7 +238,7 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
 
         return Context()
 
-    monkeypatch.setattr(outputs, "whole", full)
+    monkeypatch.setattr(outputs, "whole_file", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*out"):
         ge.SEC(4, random_state=0, out=tmp_path / "out.npy").fit(ensemble())
     assert (tmp_path / "out.npy").read_bytes() == b"before"
@@ -359,11 +361,102 @@ def test_another_table_or_setting_is_not_resumed(tmp_path):
         (ge.SEC(4, random_state=0, checkpoint=path, resume=True), ensemble(seed=1)),
     ]
     for estimator, labels in others:
-        with pytest.raises(ValueError, match="`checkpoint` must be of the same table and settings to resume from"):
+        with pytest.raises(ValueError, match="`checkpoint` must be of the same table and parameters to resume from"):
             estimator.fit(labels)
     (tmp_path / "state").write_bytes(b"nothing of ours")
     with pytest.raises(ValueError, match="`checkpoint` must be a file that `fit` wrote, got something else in"):
         ge.SEC(4, random_state=0, checkpoint=path, resume=True).fit(ensemble())
+
+
+def permuted(labels):
+    """The same rows in another order: all cluster sizes stay."""
+    return labels[np.random.default_rng(0).permutation(len(labels))]
+
+
+def columns_shuffled(labels):
+    """Each column shuffled on its own: all cluster sizes stay."""
+    rng = np.random.default_rng(0)
+    return np.stack([rng.permutation(column) for column in labels.T], axis=1)
+
+
+def one_label_changed(labels):
+    labels = labels.copy()
+    row = np.flatnonzero(labels[:, 3] == 2)[0]
+    other = np.flatnonzero(labels[:, 3] == 4)[0]
+    labels[[row, other], 3] = [4, 2]
+    return labels
+
+
+@pytest.mark.parametrize("change", [permuted, columns_shuffled, one_label_changed])
+def test_a_table_with_the_same_cluster_sizes_is_not_resumed(change, tmp_path, block_bytes):
+    path, labels = str(tmp_path / "state"), ensemble()
+    ge.SEC(4, random_state=0, checkpoint=path).fit(labels)
+    state = Path(path).read_bytes()
+    other = change(labels)
+    assert (np.sort(other, axis=0) == np.sort(labels, axis=0)).all()
+    for table in (other, on_disk(tmp_path, other)):
+        with pytest.raises(ValueError, match="`checkpoint` must be of the same table and parameters to resume from"):
+            ge.SEC(4, random_state=0, checkpoint=path, resume=True).fit(table)
+        assert Path(path).read_bytes() == state
+
+
+PARAMETERS = {
+    "utility": ({"utility": "cosine"}, {"utility": "category"}),
+    "normalized": ({"normalized": True}, {"normalized": False}),
+    "init": ({"init": "random"}, {"init": "k-means++"}),
+    "n_init": ({"init": "random", "n_init": 3}, {"init": "random", "n_init": 2}),
+    "max_iter of several starts": ({"init": "random", "max_iter": 50}, {"init": "random", "max_iter": 60}),
+    "partition_weight": ({"partition_weight": np.arange(9)}, {"partition_weight": np.arange(9)[::-1]}),
+    "cluster_weight": ({"cluster_weight": "entropy"}, {"cluster_weight": None}),
+    "dtype": ({"dtype": "float32"}, {"dtype": "float64"}),
+    "a seed of NumPy's": (
+        {"init": "random", "random_state": np.int64(1)},
+        {"init": "random", "random_state": np.int64(2)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("one", "two"), PARAMETERS.values(), ids=PARAMETERS)
+def test_another_parameter_is_not_resumed(one, two, tmp_path):
+    labels, path = ensemble(n=300), str(tmp_path / "state")
+    kept = {"random_state": 0, "checkpoint": path}
+    first = ge.KCC(4, **kept | one).fit(labels)
+    same(ge.KCC(4, **kept | one, resume=True).fit(labels), first)
+    with pytest.raises(ValueError, match="`checkpoint` must be of the same table and parameters to resume from"):
+        ge.KCC(4, **kept | two, resume=True).fit(labels)
+
+
+def test_a_seed_of_any_integer_type_and_a_place_to_work_are_the_same_fit(tmp_path):
+    labels, path = ensemble(), str(tmp_path / "state")
+    first = ge.SEC(4, init="random", n_init=2, random_state=7, checkpoint=path).fit(labels)
+    options = {"random_state": np.int32(7), "verbose": 0, "device": "cpu", "checkpoint": path, "resume": True}
+    same(ge.SEC(4, init="random", n_init=2, **options).fit(on_disk(tmp_path, labels)), first)
+
+
+@pytest.mark.filterwarnings("ignore:`max_iter` = 2 iterations")
+def test_a_single_run_goes_on_with_more_iterations(tmp_path):
+    labels, path, start = ensemble(), str(tmp_path / "state"), np.arange(3000) % 4
+    ge.SEC(4, init=start, max_iter=2, checkpoint=path).fit(labels)
+    same(ge.SEC(4, init=start, checkpoint=path, resume=True).fit(labels), ge.SEC(4, init=start).fit(labels))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.sampled_from(["uint8", "uint16", "int32"]))
+def test_the_hash_of_a_table_depends_on_its_content_alone(seed, rows, dtype):
+    rng = np.random.default_rng(seed)
+    widths = rng.integers(1, 6, 4)
+    codes = random_codes(rng, 40, widths, 0.3)
+    m = membership(np, codes, widths)
+    other = m.codes.astype(dtype)
+    other[codes < 0] = np.array(-1).astype(dtype)
+    streamed = blocks.Streamed(other, [*range(0, 40, rows), 40], m.widths, m.complete, None)
+    merged = m.merge()
+    block = blocks.Block(merged.membership, multiplicity=merged.multiplicity, group=merged.group)
+    expected = checkpoint.content(blocks.whole(m))
+    assert checkpoint.content(streamed) == expected
+    assert checkpoint.content(blocks.InMemory(block)) == expected
+    codes[7, 1] = (codes[7, 1] + 2) % (widths[1] + 1) - 1
+    if (codes[7] >= 0).any():
+        assert checkpoint.content(blocks.whole(membership(np, codes, widths))) != expected
 
 
 def test_a_killed_process_goes_on(tmp_path):
@@ -507,18 +600,19 @@ def test_a_worker_that_dies_changes_no_label(cluster, tmp_path, monkeypatch):
 
     labels = ensemble(n=4000, r=12)
     table, _ = sources.table(dask.array.from_array(labels, chunks=(250, 12)), "cpu", None, None)
-    costs = SECCosts(table, np.ones(12), None, "float64")
+    costs = SECCosts.of(table, Weighting(np.ones(12), None, "float64"))
     start = lloyd.Given(np.random.default_rng(0).integers(0, 6, 4000).astype("int32"))
     inside = blocks.whole(ge.Membership.from_labels(labels, device="cpu"))
-    own = SECCosts(inside, np.ones(12), None, "float64")
-    expected = lloyd.lloyd(inside, own, start, 6, 60)
+    own = SECCosts.of(inside, Weighting(np.ones(12), None, "float64"))
+    expected = lloyd.lloyd(lloyd.Problem.of(inside, own, 6), start, 60)
+    problem = lloyd.Problem.of(table, costs, 6)
     before = set(cluster.run(os.getpid).values())
     monkeypatch.setattr(lloyd, "step", slow_step)  # in this process; workers have the one that it calls
     cluster.submit(die_soon, str(tmp_path / "died"), pure=False).result()
-    found = lloyd.lloyd(table, costs, start, 6, 60)
+    found = lloyd.lloyd(problem, start, 60)
     assert found.path == expected.path
-    (labels_found,) = table.arrays(lloyd.labels_of, (costs, found.recipe), ("int32",))
-    (labels_expected,) = inside.columns(lloyd.labels_of, own, expected.recipe)
+    (labels_found,) = table.columns(lloyd.labels_of, (costs, found.labelling), ("int32",))
+    (labels_expected,) = inside.columns(lloyd.labels_of, (own, expected.labelling), ("int32",))
     np.testing.assert_array_equal(labels_found.compute(), labels_expected)
     assert set(cluster.run(os.getpid).values()) != before
 
@@ -553,8 +647,9 @@ def test_workers_with_a_device_give_the_labels_of_the_cpu(init):
 
 def lacking_a_cluster(table):
     """A run from a start that leaves a cluster empty."""
-    costs = SECCosts(table, np.ones(9), None, "float64")
-    return lloyd.lloyd(table, costs, lloyd.Given(np.arange(3000, dtype="int32") % 3), 4, 20)
+    costs = SECCosts.of(table, Weighting(np.ones(9), None, "float64"))
+    start = lloyd.Given(np.arange(3000, dtype="int32") % 3)
+    return lloyd.lloyd(lloyd.Problem.of(table, costs, 4), start, 20, skip=True)
 
 
 def test_an_emptied_cluster_is_filled_alike_everywhere(cluster, tmp_path, monkeypatch):

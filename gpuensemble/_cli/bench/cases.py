@@ -27,6 +27,7 @@ SQUARE = 1500  # samples at most for what is n x n
 SOLVED = 300  # samples at most for what is n x n in each of many iterations
 COLUMNS = 16  # of features
 ITERATIONS = 50  # of their k-means at most
+WITH_A_PEER = ("sec", "kcc", "eac")  # methods that another library has, and that have a case of their own
 
 
 class Ensemble(NamedTuple):
@@ -187,7 +188,7 @@ def linkage(devices: list[str], samples: int) -> Iterator[Case]:
 
     def make(device: str) -> Callable[[], Any]:
         codes = to_device(data.codes, device)
-        return lambda: registry.make("eac", K, 0, device).fit(codes).labels_
+        return lambda: registry.methods()["eac"].make(K, 0, device).fit(codes).labels_
 
     def theirs() -> Any:
         distance = 1 - (data.matrix @ data.matrix.T).toarray() / R
@@ -251,25 +252,28 @@ def shrinkage(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def without_a_peer(devices: list[str], samples: int) -> Iterator[Case]:
-    """PCE, RSEC, LTA and CMVC, which are compared between devices."""
+    """The methods that no library has, which are compared between devices."""
 
-    def ours(name: str, given: Any) -> dict[str, Any]:
+    def ours(method: registry.Method, given: Any) -> dict[str, Any]:
         def make(device: str) -> Callable[[], Any]:
             on_device = [to_device(x, device) for x in given] if isinstance(given, list) else to_device(given, device)
-            return lambda: registry.make(name, K, 0, device).fit(on_device).labels_
+            return lambda: method.make(K, 0, device).fit(on_device).labels_
 
         return _ours(devices, make)
 
-    for name in ("pce", "rsec", "lta"):
-        method = registry.OF_LABELS[name]
+    for method in registry.of_labels().values():
+        if method.name in WITH_A_PEER:
+            continue
         n = min(samples, SOLVED if method.square else SQUARE)
         codes = np.ascontiguousarray(ensemble(n, 0.1).codes[:, :FEW])
-        yield _case(f"{method.title}, n={n:,} r={FEW} K={K}", ours(name, codes), {}, _same_partition)
+        yield _case(f"{method.title}, n={n:,} r={FEW} K={K}", ours(method, codes), {}, _same_partition)
     n = min(samples, SQUARE)
     rng = np.random.default_rng(0)
     truth = rng.integers(0, K, n)
     views = [4 * rng.standard_normal((K, COLUMNS))[truth] + rng.standard_normal((n, COLUMNS)) for _ in range(2)]
-    yield _case(f"CMVC, n={n:,}, 2 views x {COLUMNS} K={K}", ours("cmvc", views), {}, _same_partition)
+    for method in registry.of_views().values():
+        name = f"{method.title}, n={n:,}, 2 x {COLUMNS} K={K}"
+        yield _case(name, ours(method, views), {}, _same_partition)
 
 
 def scores(devices: list[str], samples: int) -> Iterator[Case]:

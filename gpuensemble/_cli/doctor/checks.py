@@ -196,21 +196,21 @@ def _function_checks() -> list[Check]:
 def _method_checks() -> list[Check]:
     """Every method on labels, or views, of a planted partition."""
 
-    def check(name: str, method: registry.Method) -> Check:
+    def check(method: registry.Method) -> Check:
         # No noise for methods on n x n arrays: rounding decides about doubtful samples, and RSEC misses some.
         truth, labels, features = _planted(N, 3, noise=0.0 if method.square else 0.05)
 
         def fitted(device: str) -> list:
             views = [to_device(features, device), to_device(features[:, ::-1] * 2, device)]
-            given = views if name in registry.OF_VIEWS else to_device(labels, device)
-            estimator = registry.make(name, 3, 0, device).fit(given)
+            given = views if method.of_views else to_device(labels, device)
+            estimator = method.make(3, 0, device).fit(given)
             if device_of(estimator.labels_) != device or estimator.device_ != device:
                 raise RuntimeError(f"asked for {device}, worked on {estimator.device_}")
             return [_renumbered(to_host(estimator.labels_)), estimator.objective_]
 
         return Check(f"method {method.title}", fitted, lambda: [_renumbered(truth)], "the planted clusters", 1e-6)
 
-    return [check(name, method) for name, method in (registry.OF_LABELS | registry.OF_VIEWS).items()]
+    return [check(method) for method in registry.methods().values()]
 
 
 def _renumbered(labels: np.ndarray) -> np.ndarray:

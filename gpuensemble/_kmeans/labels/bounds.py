@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
-from gpuensemble._kernels import products
+from gpuensemble._kmeans.labels.statistics import CostTables, by_partition, evaluate
 from gpuensemble.membership import Membership
 
 SAFETY = 4.0  # rounding errors are taken to be this much larger than their bound
@@ -15,47 +15,17 @@ SHRINK = 1 - 2.0**-21  # of a slack kept in float32, at each change of it: more 
 LARGEST = 3e38  # a slack that float32 holds
 
 
-class Tables(NamedTuple):
-    """The arguments of `Membership.assign`, on the host."""
-
-    table: Any
-    per_partition: Any  # r x K, or 1 x K: their sum, the same for every row
-
-
-class Rows(NamedTuple):
-    """What a method knows of each row, on the device of the codes."""
-
-    multiplicity: Array | None  # integers; None: all 1
-    mass: Array | None  # integers that the statistics of a cluster add up; None: not needed
-    weight: Array | None  # the factor of the per-partition costs; None: 1
-    constant: Any  # what the costs leave out; None: not asked for
-
-    def take(self, index: Array) -> "Rows":
-        """Of some rows."""
-        return Rows(*(None if x is None else x[index] for x in self))
-
-
-def evaluate(m: Membership, tables: Tables, weight: Array | None) -> tuple[Array, Array, Array]:
-    """Labels, costs and the costs of the runners-up for tables on the host."""
-    return products.assign(m, to_device(tables.table, m.device), to_device(tables.per_partition, m.device), weight)
-
-
-def by_partition(columns: Any, widths: Any, reduce: str = "add") -> Any:
-    """Rows of a C x K array on the host added up, or their least or largest taken, within each partition: r x K."""
-    return getattr(np, reduce).reduceat(columns, np.cumsum(widths) - widths, axis=0)
-
-
-class Change(NamedTuple):
+class Drift(NamedTuple):
     """By how much the margin of a row may have shrunk from one set of tables to the next; on the host."""
 
     edges: Any  # of the bins of weights
     rounding: Any  # of each bin: a bound of the rounding error of a margin
-    drift: Any  # bins x K; None: not known, every row is to be evaluated
+    most: Any  # bins x K; None: not known, every row is to be evaluated
 
 
 @dataclass
-class Changes:
-    """The change from each set of tables to the next.
+class DriftBounds:
+    """Bounds of the drift from each set of tables to the next.
 
     A row whose margin, the second least cost minus the least, is larger than what the changes of the tables since its
     last evaluation can have taken off it keeps its label. Rounding errors are taken off as well, so that the labels
@@ -66,23 +36,23 @@ class Changes:
     complete: bool
     weights: tuple[float, float] | None  # the least and the largest of a row; None: all 1
     dtype: str
-    before: Tables | None = None
+    before: CostTables | None = None
 
     def __post_init__(self) -> None:
         low, high = self.weights or (1.0, 1.0)
         inner = np.geomspace(low, high, BINS + 1)[1:-1] if low < high else np.empty(0)
         self.edges = np.concatenate([[low], inner.astype(self.dtype), [high]])
 
-    def to(self, tables: Tables) -> Change:
-        """The change to new tables."""
-        drift = None
+    def to(self, tables: CostTables) -> Drift:
+        """Bound the drift to new tables."""
+        most = None
         with np.errstate(invalid="ignore"):  # inf - inf: a NaN counts as too small a margin
             if self.before is not None:
-                drift = drift_bounds(self.before, tables, self.widths, self.complete, self.edges)
+                most = drift_bounds(self.before, tables, self.widths, self.complete, self.edges)
         self.before = tables
-        return Change(self.edges, self._rounding(tables), drift)
+        return Drift(self.edges, self._rounding(tables), most)
 
-    def _rounding(self, tables: Tables) -> Any:
+    def _rounding(self, tables: CostTables) -> Any:
         size = np.abs(tables.table)
         size[np.isinf(size)] = 0
         unit = SAFETY * (len(self.widths) + 4) * float(np.finfo(tables.table.dtype).eps)
@@ -92,41 +62,41 @@ class Changes:
 
 
 @dataclass
-class Margins:
-    """The labels of a block's rows, and what is left of their margins."""
+class Slacks:
+    """A cache: the labels of a block's rows, and what is left of their margins, the slack."""
 
     labels: Array
     slack: Any = None  # float32; None: not known
     bin: Array | None = None  # of each row's weight; None: there is one bin
 
-    def to(self, tables: Tables, change: Change | None, m: Membership, rows_of: Any) -> int:
+    def to(self, tables: CostTables, drift: Drift | None, m: Membership, rows_of: Any) -> int:
         """New labels for new tables; returns how many rows were evaluated. `rows_of(index)`: Rows of all or some."""
-        some = None if change is None else self._unsure(change, m.device)
-        if change is None or some is None:
+        some = None if drift is None else self._unsure(drift, m.device)
+        if drift is None or some is None:
             weight = rows_of(None).weight
             self.labels, cost, second = evaluate(m, tables, weight)
-            if change is not None:
-                self._put_in_bins(change.edges, weight)
-                self.slack = _slack(cost, second, change.rounding, self.bin)
+            if drift is not None:
+                self._put_in_bins(drift.edges, weight)
+                self.slack = _slack(cost, second, drift.rounding, self.bin)
             return len(self.labels)
         if len(some):
             self.labels = self.labels.copy()  # the caller compares with the ones before
             found = evaluate(m.take(some), tables, rows_of(some).weight)
             self.labels[some] = found[0]
-            self.slack[some] = _slack(*found[1:], change.rounding, None if self.bin is None else self.bin[some])
+            self.slack[some] = _slack(*found[1:], drift.rounding, None if self.bin is None else self.bin[some])
         return len(some)
 
-    def _unsure(self, change: Change, device: str) -> Array | None:
+    def _unsure(self, drift: Drift, device: str) -> Array | None:
         """The rows that may have moved; None: many, or not known."""
-        if self.slack is None or change.drift is None:
+        if self.slack is None or drift.most is None:
             return None
         xp = namespace(self.labels)
-        n_clusters = change.drift.shape[1]
+        n_clusters = drift.most.shape[1]
         index = self.labels if self.bin is None else self.bin.astype("int32") * n_clusters + self.labels
-        drift = np.nextafter(change.drift.astype("float32"), np.float32(np.inf))
+        taken = np.nextafter(drift.most.astype("float32"), np.float32(np.inf))
         with np.errstate(invalid="ignore"):
-            self.slack = (self.slack - to_device(drift.ravel(), device)[index]) * SHRINK
-            enough = self.slack > _looked_up(change.rounding, self.bin)
+            self.slack = (self.slack - to_device(taken.ravel(), device)[index]) * SHRINK
+            enough = self.slack > _looked_up(drift.rounding, self.bin)
         some = xp.nonzero(~enough)[0]
         return None if 2 * len(some) > len(self.labels) else some
 
@@ -147,7 +117,7 @@ def _looked_up(of_bins: Any, bins: Array | None) -> Any:
     return float(of_bins[0]) if bins is None else to_device(of_bins, device_of(bins))[bins]
 
 
-def drift_bounds(before: Tables, after: Tables, widths: Any, complete: bool, edges: Any) -> Any:
+def drift_bounds(before: CostTables, after: CostTables, widths: Any, complete: bool, edges: Any) -> Any:
     """For each bin of weights and each label: how much the margin of a row may have shrunk from one table to the next.
 
     The cost of cluster k changes by the change of the table, somewhere between its least and largest entry in each

@@ -1,17 +1,26 @@
-"""The state of a fit in a file: written every few iterations, whole or not at all; nothing in it is unpickled."""
+"""The state of a fit in a file: written every few iterations, whole or not at all; nothing in it is unpickled.
+
+The file knows what it belongs to: the content of the table, row by row, and every parameter that changes the result.
+"""
 
 import hashlib
 import json
+import numbers
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._kmeans.labels.lloyd import Cheapest, Costs, Progress, Statistics
-from gpuensemble._tables.whole import whole
+from gpuensemble._array import rows
+from gpuensemble._array.devices import device_of, namespace, to_host
+from gpuensemble._kmeans.labels.lloyd import ByCosts, Problem, Progress
+from gpuensemble._kmeans.labels.statistics import Statistics
+from gpuensemble._tables.blocks import Block, Table
+from gpuensemble._tables.files import whole_file
 
 EVERY = 5  # iterations between two writings
+WORD = 1 << 64
 
 
 class Saved(NamedTuple):
@@ -23,13 +32,66 @@ class Saved(NamedTuple):
     best: Progress | None  # of the starts before
 
 
-def key_of(*parts: Any) -> str:
-    """A name for a table and the settings of a fit."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
+class Checkpoint(NamedTuple):
+    """A file, what it belongs to, and whether to go on from it."""
+
+    path: str
+    key: str
+    resume: bool
+
+    def note(self, saved: Saved) -> None:
+        """Save the state of a run after an iteration, if it is one of every few, or the last one."""
+        progress = saved.current
+        if progress is not None and (progress.converged or len(progress.evaluated) % EVERY == 0):
+            save(self.path, self.key, saved)
+
+    def load(self, problem: Problem) -> Saved | None:
+        """What is to be gone on from; None: nothing."""
+        return load(self.path, self.key, problem) if self.resume else None
+
+
+def key_of(table: Table, parameters: dict[str, Any]) -> str:
+    """A name for the content of a table, in the order of its rows, and for parameters."""
+    parts = [f"{name}={_canonical(value)}" for name, value in sorted(parameters.items())]
+    parts += [str(table.n_rows), _canonical(table.widths), _canonical(table.weight), *map(str, content(table))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def content(table: Table) -> tuple[int, int]:
+    """Two hashes of all labels and of the order of the rows: sums over rows, the same for any blocks and workers."""
+    one, two = table.total(_content)
+    return one % WORD, two % WORD
+
+
+def _content(block: Block) -> tuple[int, int]:
+    """The sums over the rows of a block, as integers without an end."""
+    codes = block.m.codes
+    xp = namespace(codes)
+    hashes = block.of_table(rows.hashes(codes, 0, canonical=True))
+    place = xp.arange(block.first, block.first + block.n_rows).astype("uint64")
+    found = []
+    for seed in (1, 2):
+        mixed = rows.hashes(xp.stack([hashes, place], axis=1), seed)
+        # halves of the words, so that no sum of rows wraps around
+        low, high = (mixed & 0xFFFFFFFF).astype("int64").sum(), (mixed >> 32).astype("int64").sum()
+        found.append(int(low) + (int(high) << 32))
+    return found[0], found[1]
+
+
+def _canonical(value: Any) -> str:
+    """A text that is the same for equal values: numbers of any type, arrays in any library."""
+    if value is None or isinstance(value, str):
+        return repr(value)
+    if isinstance(value, bool | np.bool_):
+        return repr(bool(value))
+    if isinstance(value, numbers.Integral):
+        return repr(int(value))
+    if isinstance(value, numbers.Real):
+        return repr(float(value))
+    if isinstance(value, np.random.Generator | np.random.RandomState | np.random.SeedSequence):
+        return "drawn"  # the file holds what was drawn
+    array = to_host(value) if device_of(value) != "cpu" else np.asarray(value)
+    return f"{array.shape} {hashlib.sha256(array.astype('float64').tobytes()).hexdigest()}"
 
 
 def save(path: str, key: str, saved: Saved) -> None:
@@ -40,38 +102,34 @@ def save(path: str, key: str, saved: Saved) -> None:
         "run": np.array(saved.run),
     }
     for name, progress in (("current", saved.current), ("best", saved.best)):
-        if progress is not None and isinstance(progress.recipe, Cheapest):
+        if progress is not None and isinstance(progress.labelling, ByCosts):
             arrays |= {f"{name}_{part}": value for part, value in _arrays(progress).items()}
-    with whole(path) as file:
+    with whole_file(path) as file:
         np.savez(file, **arrays)
 
 
-def load(path: str, key: str, costs: Costs, complete: bool) -> Saved | None:
-    """What a fit of the same table and settings left there; None if there is no file."""
+def load(path: str, key: str, problem: Problem) -> Saved | None:
+    """What a fit of the same table and parameters left there; None if there is no file."""
     if not Path(path).exists():
         return None
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         found = str(arrays["key"])
-        saved = Saved(
-            json.loads(str(arrays["entropy"])),
-            int(arrays["run"]),
-            *(_progress(arrays, name, costs, complete) for name in ("current", "best")),
-        )
+        if found == key:
+            progress = (_progress(arrays, name, problem) for name in ("current", "best"))
+            return Saved(json.loads(str(arrays["entropy"])), int(arrays["run"]), *progress)
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
         raise ValueError(f"`checkpoint` must be a file that `fit` wrote, got something else in {path!r}.") from None
-    if found != key:
-        raise ValueError(f"`checkpoint` must be of the same table and settings to resume from, got others in {path!r}.")
-    return saved
+    raise ValueError(f"`checkpoint` must be of the same table and parameters to resume from, got others in {path!r}.")
 
 
 def _arrays(progress: Progress) -> dict[str, Any]:
-    recipe = progress.recipe
-    codes, clusters = zip(*recipe.fillers, strict=True) if recipe.fillers else ((), ())
+    labelling = progress.labelling
+    codes, clusters = zip(*labelling.fillers, strict=True) if labelling.fillers else ((), ())
     arrays = {
-        "made_counts": recipe.statistics.counts,
-        "made_masses": recipe.statistics.masses,
+        "made_counts": labelling.statistics.counts,
+        "made_masses": labelling.statistics.masses,
         "filler_codes": np.array(codes, "int64"),
         "filler_clusters": np.array(clusters, "int64"),
         "counts": progress.statistics.counts,
@@ -83,7 +141,7 @@ def _arrays(progress: Progress) -> dict[str, Any]:
     return {name: value for name, value in arrays.items() if value is not None}
 
 
-def _progress(arrays: dict[str, Any], name: str, costs: Costs, complete: bool) -> Progress | None:
+def _progress(arrays: dict[str, Any], name: str, problem: Problem) -> Progress | None:
     if f"{name}_counts" not in arrays:
         return None
 
@@ -93,7 +151,7 @@ def _progress(arrays: dict[str, Any], name: str, costs: Costs, complete: bool) -
     made = Statistics(part("made_counts"), part("made_masses"))
     fillers = tuple(zip(map(tuple, part("filler_codes").tolist()), part("filler_clusters").tolist(), strict=True))
     return Progress(
-        Cheapest(made, costs.tables(made, complete), fillers),
+        ByCosts(made, problem.tables(made), fillers),
         Statistics(part("counts"), part("masses")),
         part("path").tolist(),
         part("evaluated").tolist(),

@@ -3,87 +3,87 @@
 What is summed over rows are integers, and tables are made on the host from them, so that a run has the same bits on
 every device and for any blocks. `Costs` say what a method does with those integers.
 
-Labels are not kept: a `Recipe` tells how those of any block are found, and what a block remembers of them is a cache.
-So a block that was lost is worked out again, and a run is saved as a few small tables.
+Labels are not kept: a `Labelling` tells how those of any block are found, and what a block remembers of them is a
+cache. So a block that was lost is worked out again, and a run is saved as a few small tables.
 """
 
-import itertools
+import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
-from gpuensemble._kernels import products
-from gpuensemble._kmeans.labels.bounds import Change, Changes, Margins, Rows, Tables, evaluate
-from gpuensemble._tables.blocks import Block, Table, add
-from gpuensemble.membership import Membership
+from gpuensemble._kmeans.labels.bounds import Drift, DriftBounds, Slacks
+from gpuensemble._kmeans.labels.costs import Costs
+from gpuensemble._kmeans.labels.statistics import (
+    CostTables,
+    Rows,
+    Statistics,
+    confidence,
+    evaluate,
+    statistics_of,
+)
+from gpuensemble._tables.blocks import Block, Lasting, Table, add
 
-NUMBERS = itertools.count()
 SMALL = 1 << 21  # additions: an iteration of no more takes less time than to know which rows can have moved
 MOVED_SHARE = 0.2  # up to this share of moved rows the next counts are updated, else made anew
 
 
-class Statistics(NamedTuple):
-    """What a partition is to a method, in integers on the host."""
+class Problem(NamedTuple):
+    """What k-means solves: a table, what clusters of its rows cost, and how many of them there are to be."""
 
-    counts: Any  # C x K: multiplicity of the rows of a column that have a label
-    masses: Any  # r x K, or 1 x K without holes: sum of the masses of the rows of a label that a partition saw
+    table: Table
+    costs: Costs
+    n_clusters: int
+    total: float  # the constants of all rows
 
+    @classmethod
+    def of(cls, table: Table, costs: Costs, n_clusters: int) -> "Problem":
+        """State the problem: two passes over the table, to add up the constants of its rows."""
+        return cls(table, costs, n_clusters, _total_constant(table, costs) / costs.scale)
 
-class Costs(Protocol):
-    """What a method makes of statistics, on the host. Costs leave out a constant of each row."""
-
-    number: int  # unlike that of any other costs of this process
-    dtype: str
-    weights: Any  # the least and the largest weight of a row; None: all 1
-
-    def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
-        """What the method knows of each row; the constant on demand."""
-
-    def tables(self, statistics: Statistics, summed: bool) -> Tables:
-        """The cost of each cluster; `summed`: the per-partition costs as one row."""
+    def tables(self, statistics: Statistics) -> CostTables:
+        """What the clusters of a partition cost."""
+        return self.costs.tables(statistics, self.table.complete)
 
     def objective(self, statistics: Statistics) -> float:
-        """What the method minimises."""
+        """What the method minimises, exactly rounded from its terms."""
+        return math.fsum([self.total, *self.costs.terms(statistics).ravel().tolist()])
 
 
-class Recipe(Protocol):
-    """How the labels of a block are found."""
+class Labelling(Protocol):
+    """How the labels of a block are found; it is `Lasting`."""
 
-    @property
-    def number(self) -> int:
-        """Unlike that of any other recipe of this process."""
+    identity: int
 
     def labels(self, block: Block, costs: Costs) -> Array:
         """The labels of the rows of block.m."""
 
 
-@dataclass(frozen=True)
-class Given:
+@dataclass(eq=False)
+class Given(Lasting):
     """Labels as they are: one for each row of the table, where no rows are merged."""
 
     all: Array
-    number: int = field(default_factory=NUMBERS.__next__)
 
     def labels(self, block: Block, costs: Costs) -> Array:
-        """Those of the block."""
+        """The labels of the rows of block.m."""
         return to_device(self.all[block.first : block.first + block.n_rows], block.m.device)
 
 
-@dataclass(frozen=True)
-class Cheapest:
+@dataclass(eq=False)
+class ByCosts(Lasting):
     """The cheapest cluster by tables of costs, except for rows that fill a cluster which was left empty."""
 
     statistics: Statistics  # what the tables are made of
-    tables: Tables
+    tables: CostTables
     fillers: tuple = ()  # pairs: the codes of a row, and the cluster of all rows equal to it
-    number: int = field(default_factory=NUMBERS.__next__)
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"statistics": None}  # workers need the tables only
 
     def labels(self, block: Block, costs: Costs) -> Array:
-        """Those of the block."""
+        """The labels of the rows of block.m."""
         found, *_ = evaluate(block.m, self.tables, rows_of(block, costs).weight)
         for codes, k in self.fillers:
             found[_equal(block.m.codes, codes)] = k
@@ -91,9 +91,9 @@ class Cheapest:
 
 
 class Progress(NamedTuple):
-    """A run, so far."""
+    """How far a run has got."""
 
-    recipe: Any
+    labelling: Any
     statistics: Statistics
     path: list[float]  # the objective at the start and after each iteration
     evaluated: list[float]  # the share of rows whose costs were computed, in each iteration
@@ -101,13 +101,13 @@ class Progress(NamedTuple):
 
     @property
     def objective(self) -> float:
-        """At the end."""
+        """The objective after the last iteration."""
         return self.path[-1]
 
 
 def rows_of(block: Block, costs: Costs) -> Rows:
     """What the method knows of the block's rows; kept where there is memory."""
-    return block.kept(("rows", costs.number), lambda: costs.rows(block.m, block.multiplicity))
+    return block.kept("rows", costs.identity, lambda: costs.rows(block.m, block.multiplicity))
 
 
 class _RowsOfStep:
@@ -127,29 +127,30 @@ class _RowsOfStep:
 
 
 def lloyd(
-    table: Table,
-    costs: Costs,
+    problem: Problem,
     start: Any,
-    n_clusters: int,
     max_iter: int,
-    skip: bool = True,
+    skip: bool | None = None,
     after_each: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Assign and update until the objective no longer falls.
 
-    `start` is a recipe, or the progress of a run that was cut off. `skip=False` evaluates every row in every iteration.
+    `start` is a labelling, or the progress of a run that was cut off. `skip`: whether rows that cannot have moved are
+    left out; None: where that pays. It changes no label.
     """
+    table, costs, n_clusters, _ = problem
     if not isinstance(start, Progress):
-        statistics = _statistics(table, costs, start, n_clusters)
-        start = Progress(start, statistics, [costs.objective(statistics)], [])
+        statistics = _statistics(problem, start)
+        start = Progress(start, statistics, [problem.objective(statistics)], [])
     progress, anew = start, True
-    skip = skip and table.n_rows * len(table.widths) * n_clusters > SMALL
-    changes = Changes(table.widths, table.complete, costs.weights, costs.dtype)
+    if skip is None:
+        skip = table.n_rows * len(table.widths) * n_clusters > SMALL
+    bounds = DriftBounds(table.widths, table.complete, costs.weights, costs.dtype)
     while len(progress.evaluated) < max_iter and not progress.converged:
-        tables = costs.tables(progress.statistics, table.complete)
-        following = Cheapest(progress.statistics, tables)
+        tables = problem.tables(progress.statistics)
+        following = ByCosts(progress.statistics, tables)
         *sums, moved, evaluated, seen = table.total(
-            step, costs, progress.recipe, following, changes.to(tables) if skip else None, n_clusters, anew
+            step, costs, progress.labelling, following, bounds.to(tables) if skip else None, n_clusters, anew
         )
         statistics = Statistics(*sums)
         if not anew:
@@ -158,13 +159,13 @@ def lloyd(
         empty = (statistics.counts == 0).all(0).nonzero()[0].tolist()
         fillers = _fillers(table, costs, tables, empty) if empty else ()
         if fillers:
-            following = Cheapest(progress.statistics, tables, fillers)  # with a number of its own
-            statistics, anew = _statistics(table, costs, following, n_clusters), True
-        objective = costs.objective(statistics)
+            following = ByCosts(progress.statistics, tables, fillers)  # with an identity of its own
+            statistics, anew = _statistics(problem, following), True
+        objective = problem.objective(statistics)
         falls = objective < progress.objective
         # Where nothing moved, the labels are also those of the new tables.
         progress = Progress(
-            following if falls or not moved else progress.recipe,
+            following if falls or not moved else progress.labelling,
             statistics if falls else progress.statistics,
             [*progress.path, objective] if falls else progress.path,
             [*progress.evaluated, evaluated / seen],
@@ -175,20 +176,18 @@ def lloyd(
 
 
 def step(
-    block: Block, costs: Costs, before: Any, after: Cheapest, change: Change | None, n_clusters: int, anew: bool
+    block: Block, costs: Costs, before: Any, after: ByCosts, drift: Drift | None, n_clusters: int, anew: bool
 ) -> tuple:
     """Counts and masses by the new tables (`anew`), or by how much they change; rows that moved, evaluated, and all.
 
-    Without a `change` every row is evaluated.
+    Without a `drift` every row is evaluated.
     """
-    number, margins = block.memo.get("margins", (None, None))
-    if number != before.number:
-        margins = Margins(before.labels(block, costs))
-    old = margins.labels
+    slacks = block.recalled("slacks", before.identity) or Slacks(before.labels(block, costs))
+    old = slacks.labels
     rows = _RowsOfStep(block, costs)
-    evaluated = margins.to(after.tables, change, block.m, rows)
-    new = margins.labels
-    block.memo["margins"] = after.number, margins
+    evaluated = slacks.to(after.tables, drift, block.m, rows)
+    new = slacks.labels
+    block.cache.slacks = after.identity, slacks
     moved = namespace(old).nonzero(old != new)[0]
     if anew:
         sums = statistics_of(block.m, rows(), new, n_clusters)
@@ -202,39 +201,25 @@ def step(
     return *sums, len(moved), evaluated, len(old)
 
 
-def statistics_of(m: Membership, rows: Rows, labels: Array, n_clusters: int) -> Statistics:
-    """Counts and masses of a partition."""
-    if rows.mass is not None and not m.complete:
-        counts, masses = products.count_masses(m, labels, rows.multiplicity, rows.mass, n_clusters)
-        return Statistics(to_host(counts), to_host(masses))
-    counts = to_host(products.count(m, labels, rows.multiplicity, n_clusters))
-    if rows.mass is None:
-        return Statistics(counts, None)
-    masses = to_host(products.count(m.leading(), labels, rows.mass, n_clusters))
-    return Statistics(counts, masses.sum(0, keepdims=True))
+def _statistics(problem: Problem, labelling: Any) -> Statistics:
+    """Count the partition that a labelling makes."""
+    return Statistics(*problem.table.total(_count, problem.costs, labelling, problem.n_clusters))
 
 
-def _statistics(table: Table, costs: Costs, recipe: Any, n_clusters: int) -> Statistics:
-    """Of the labels that a recipe makes."""
-    return Statistics(*table.total(_count, costs, recipe, n_clusters))
-
-
-def _count(block: Block, costs: Costs, recipe: Any, n_clusters: int) -> tuple:
-    labels = recipe.labels(block, costs)
-    for name in ("nearest", "closer"):  # of the seeding, which is over
-        block.memo.pop(name, None)
-    block.memo["margins"] = recipe.number, Margins(labels)
+def _count(block: Block, costs: Costs, labelling: Any, n_clusters: int) -> tuple:
+    labels = labelling.labels(block, costs)
+    block.cache.slacks = labelling.identity, Slacks(labels)
     return tuple(statistics_of(block.m, rows_of(block, costs), labels, n_clusters))
 
 
-def _fillers(table: Table, costs: Costs, tables: Tables, empty: list[int]) -> tuple:
+def _fillers(table: Table, costs: Costs, tables: CostTables, empty: list[int]) -> tuple:
     """The costliest rows for the clusters that were left empty, while there are rows off their centre."""
     found = [row for rows in table.each(_costliest, costs, tables, len(empty)) for row in rows]
     distinct = dict.fromkeys(codes for _, codes in sorted(found, key=lambda row: -row[0]))
     return tuple(zip(distinct, empty, strict=False))
 
 
-def _costliest(block: Block, costs: Costs, tables: Tables, n: int) -> list[tuple[float, tuple[int, ...]]]:
+def _costliest(block: Block, costs: Costs, tables: CostTables, n: int) -> list[tuple[float, tuple[int, ...]]]:
     """The cost and the codes of the n rows of the largest cost, the first of equals; none that costs nothing."""
     m, rows = block.m, rows_of(block, costs)
     _, cost, _ = evaluate(m, tables, rows.weight)
@@ -259,19 +244,43 @@ def _equal(codes: Array, row: tuple[int, ...]) -> Array:
     return (codes == to_device(xp.asarray(row).astype(codes.dtype), device_of(codes))).all(1)
 
 
-def finish(block: Block, costs: Costs, recipe: Any, tables: Tables) -> tuple[Array, Array]:
-    """Of each row of the table: its label, and 1 - (cost of the best cluster) / (cost of the second), 0 .. 1."""
+def finish(block: Block, costs: Costs, labelling: Any, tables: CostTables) -> tuple[Array, Array]:
+    """The label of each row of the table, and 1 - (cost of the best cluster) / (cost of the second), 0 .. 1.
+
+    Without a labelling the label is that of the best cluster.
+    """
     rows = rows_of(block, costs)
     found, cost, second = evaluate(block.m, tables, rows.weight)
-    labels = found if recipe is None else recipe.labels(block, costs)
-    xp = namespace(cost)
-    best, other = (xp.maximum(rows.constant + x, 0) for x in (cost, second))
-    known = xp.isfinite(best) & (other > 0)
-    ratio = xp.where(known, best, 1) / xp.where(known, other, 1)
-    return block.of_table(labels), block.of_table(1 - xp.clip(ratio, 0, 1))
+    labels = found if labelling is None else labelling.labels(block, costs)
+    share = confidence(rows.constant + cost, rows.constant + second)
+    return block.of_table(labels), block.of_table(share)
 
 
-def labels_of(block: Block, costs: Costs, recipe: Any) -> tuple[Array]:
-    """Of each row of the table: its label."""
-    number, margins = block.memo.get("margins", (None, None))
-    return (block.of_table(margins.labels if number == recipe.number else recipe.labels(block, costs)),)
+def labels_of(block: Block, costs: Costs, labelling: Any) -> tuple[Array]:
+    """The label of each row of the table."""
+    slacks = block.recalled("slacks", labelling.identity)
+    return (block.of_table(labelling.labels(block, costs) if slacks is None else slacks.labels),)
+
+
+def _total_constant(table: Table, costs: Costs) -> float:
+    """Add up what the costs leave out, of all rows: in whole multiples of a power of two, so that no order matters."""
+    largest = max(table.each(_largest_constant, costs))
+    if largest <= 0:
+        return 0.0
+    scale = 2.0 ** (61 - math.frexp(largest * table.n_rows)[1])
+    return table.total(_sum_of_constants, costs, scale) / scale
+
+
+def _largest_constant(block: Block, costs: Costs) -> float:
+    return float(_constants(block, costs).max())
+
+
+def _sum_of_constants(block: Block, costs: Costs, scale: float) -> int:
+    terms = _constants(block, costs)
+    return int(namespace(terms).rint(terms * scale).astype("int64").sum())
+
+
+def _constants(block: Block, costs: Costs) -> Array:
+    """The constant of each row of the table, times its weight."""
+    constant = block.of_table(rows_of(block, costs).constant)
+    return constant if block.weight is None else constant * block.weight

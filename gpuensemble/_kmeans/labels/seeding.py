@@ -7,31 +7,31 @@ the table's rows, so that a seed means the same rows on every device, for any bl
 import bisect
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._kernels import products
-from gpuensemble._kmeans.labels.bounds import Rows, Tables, evaluate
-from gpuensemble._kmeans.labels.lloyd import NUMBERS, Costs, Statistics, rows_of, statistics_of
-from gpuensemble._tables.blocks import Block, Table
+from gpuensemble._kmeans.labels.costs import Costs
+from gpuensemble._kmeans.labels.lloyd import rows_of
+from gpuensemble._kmeans.labels.statistics import CostTables, Rows, Statistics, evaluate, statistics_of
+from gpuensemble._tables.blocks import Block, Lasting, Table
 from gpuensemble.membership import Membership
 
 # Rows tried for each centre, K at most: a cache line of costs. More than scikit-learn's 2 + log K, which ends higher.
 CANDIDATES = 8
 
 
-@dataclass(frozen=True)
-class Seeded:
-    """The nearest of the chosen rows: a recipe of labels."""
+@dataclass(eq=False)
+class Seeded(Lasting):
+    """Each row goes to the nearest of the chosen rows: a labelling."""
 
-    tables: Tables
-    number: int = field(default_factory=NUMBERS.__next__)
+    tables: CostTables
 
     def labels(self, block: Block, costs: Costs) -> Array:
-        """Those of the block."""
+        """The labels of the rows of block.m."""
         found, *_ = evaluate(block.m, self.tables, rows_of(block, costs).weight)
         return found
 
@@ -39,16 +39,27 @@ class Seeded:
 class Seeds(NamedTuple):
     """The rows that were chosen so far."""
 
-    run: int  # unlike that of any other seeding of this process
+    of: Lasting  # this seeding, which the blocks' caches know by its identity
     costs: Costs
     chosen: Any  # Membership; None: not one yet
     scale: float  # of potentials
     last: int = 0  # which of the candidates was chosen last
 
 
+class Distances(NamedTuple):
+    """What a block remembers: of each row the distance to the nearest of the first `known` rows that were chosen.
+
+    And that to the nearest of them and of one more, for each of the candidates that were tried last.
+    """
+
+    known: int
+    nearest: Array
+    with_candidates: Array | None = None
+
+
 def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
     """The nearest of rows that greedy k-means++ has chosen."""
-    seeds = Seeds(next(NUMBERS), costs, None, 0.0)
+    seeds = Seeds(Lasting(), costs, None, 0.0)
     chosen = _drawn(table, seeds, table.each(_masses, costs), rng, 1)
     seeds = seeds._replace(chosen=chosen)
     # A power of two that brings the sum of all potentials below 2**61.
@@ -62,6 +73,7 @@ def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
         totals = [int(one[best]) for one in sums]
         chosen = _joined(chosen, candidates, best)
         seeds = seeds._replace(chosen=chosen, last=best)
+    table.forget("distances")
     return _nearest(costs, chosen)
 
 
@@ -142,7 +154,7 @@ def _potentials(block: Block, seeds: Seeds, candidates: Membership | None) -> An
     if candidates is not None:
         nearest = namespace(nearest).minimum(nearest, _distances(block, seeds.costs, candidates))
         if block.keeps:
-            block.memo["closer"] = seeds.run, len(seeds.chosen.codes), nearest
+            _remember(block, seeds, block.recalled("distances", seeds.of.identity)._replace(with_candidates=nearest))
     units = _rounded(nearest, seeds.scale)
     return to_host((units if block.multiplicity is None else units * block.multiplicity[:, None]).sum(0))
 
@@ -153,18 +165,22 @@ def _rounded(distance: Array, scale: float) -> Array:
 
 def _to_chosen(block: Block, seeds: Seeds) -> Array:
     """The distance of each row of m to the nearest of the chosen rows; remembered, and brought up to date."""
-    run, known, nearest = block.memo.get("nearest", (None, 0, None))
-    if run != seeds.run:
-        known, nearest = 0, None
-    run, before, closer = block.memo.pop("closer", (None, 0, None))
-    if run == seeds.run and before + 1 == len(seeds.chosen.codes):
-        nearest, known = closer[:, seeds.last].copy(), before + 1
-        block.memo["nearest"] = seeds.run, known, nearest
-    if known < len(seeds.chosen.codes):
-        closest = _distances(block, seeds.costs, seeds.chosen.take(slice(known, None))).min(1)
-        nearest = closest if nearest is None else namespace(nearest).minimum(nearest, closest)
-        block.memo["nearest"] = seeds.run, len(seeds.chosen.codes), nearest
+    n_chosen = len(seeds.chosen.codes)
+    last: Distances | None = block.recalled("distances", seeds.of.identity)
+    if last is not None and last.known == n_chosen:
+        return last.nearest
+    if last is not None and last.with_candidates is not None and last.known + 1 == n_chosen:
+        nearest = last.with_candidates[:, seeds.last].copy()
+    else:
+        known = 0 if last is None else last.known
+        nearest = _distances(block, seeds.costs, seeds.chosen.take(slice(known, None))).min(1)
+        nearest = nearest if last is None else namespace(nearest).minimum(last.nearest, nearest)
+    _remember(block, seeds, Distances(n_chosen, nearest))
     return nearest
+
+
+def _remember(block: Block, seeds: Seeds, distances: Distances) -> None:
+    block.cache.distances = seeds.of.identity, distances
 
 
 def _distances(block: Block, costs: Costs, chosen: Membership) -> Array:
@@ -177,7 +193,7 @@ def _distances(block: Block, costs: Costs, chosen: Membership) -> Array:
     return namespace(cost).maximum(rows.constant[:, None] + cost, 0).astype("float64")
 
 
-def _of_partitions(m: Membership, rows: Rows, tables: Tables) -> Array:
+def _of_partitions(m: Membership, rows: Rows, tables: CostTables) -> Array:
     parts = tables.per_partition
     if m.complete:
         summed = to_device(parts, m.device)

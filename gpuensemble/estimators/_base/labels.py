@@ -1,14 +1,45 @@
 """What our estimators share with scikit-learn's: pickling, and for those of label tables tags and names of columns."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from gpuensemble._array.devices import device_of, to_host
 
 
+class HiddenParameter:
+    """A parameter whose name scikit-learn keeps for a method: set and got by name, but no attribute.
+
+    What has an attribute `transform` counts as a transformer in pipelines and in scikit-learn's checks.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, estimator: Any, value: Any) -> None:
+        estimator.__dict__[self.name] = value
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        raise AttributeError(f"`{self.name}` of {owner.__name__} is a parameter, no method: `get_params()` tells it.")
+
+
 class Consensus(ClusterMixin, BaseEstimator):
-    """An estimator whose pickle holds NumPy arrays only, so that it loads on a machine without CuPy."""
+    """An estimator whose pickle holds NumPy arrays only, so that it loads on a machine without CuPy.
+
+    What the registry wants to know of a method is said by class attributes.
+    """
+
+    _title: ClassVar[str] = ""  # what tables call it; the name of the class by default
+    _variants: ClassVar[dict[str, tuple[str, dict[str, Any]]]] = {}  # further methods: name, title, parameters
+    _of_views: ClassVar[bool] = False  # whether its input is a list of feature matrices
+    _is_square: ClassVar[bool] = False  # whether it works on n x n arrays, over and over
+    _takes_holes: ClassVar[bool] = True
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, hidden ones too."""
+        hidden = [name for name in self._get_param_names() if isinstance(_declared(type(self), name), HiddenParameter)]
+        shown = {name: getattr(self, name) for name in self._get_param_names() if name not in hidden}
+        return shown | {name: self.__dict__[name] for name in hidden}
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -20,8 +51,6 @@ class LabelConsensus(Consensus):
 
     `fit` sets `n_features_in_`, the number of partitions, and `feature_names_in_` if a DataFrame names them by text.
     """
-
-    _takes_holes = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -58,3 +87,8 @@ def _names(labels: Any) -> Any:
     if columns is None or not all(isinstance(name, str) for name in columns):
         return None
     return columns.to_numpy(dtype=object)
+
+
+def _declared(kind: type, name: str) -> Any:
+    """What a class, or one that it inherits from, has under that name; None: nothing."""
+    return next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)

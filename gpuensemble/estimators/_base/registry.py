@@ -1,35 +1,79 @@
-"""One table of the methods, for the commands that run all of them or one by name."""
+"""The methods: what lies in the folder of estimators. Commands, checks, benches and law tests find them here.
 
+A module there that does not begin with an underscore has one estimator, whose name in lower case, without underscores,
+is the module's. The class attributes of `Consensus` say what else there is to know.
+"""
+
+import functools
+import pkgutil
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from gpuensemble import estimators
+
 
 class Method(NamedTuple):
-    """A method: what tables call it, its estimator, and settings that differ from the estimator's defaults."""
+    """A method: what commands and tables call it, its estimator, and parameters that differ from the defaults."""
 
+    name: str
     title: str
-    estimator: str
-    settings: dict[str, Any] = {}  # noqa: RUF012
-    holes: bool = True  # whether it takes them
-    square: bool = False  # whether it works on n x n arrays, over and over
+    estimator: Any  # the class
+    parameters: dict[str, Any]
+
+    @property
+    def of_views(self) -> bool:
+        """Whether its input is a list of feature matrices; else a table of labels."""
+        return self.estimator._of_views
+
+    @property
+    def holes(self) -> bool:
+        """Whether it takes a table with holes."""
+        return self.estimator._takes_holes
+
+    @property
+    def square(self) -> bool:
+        """Whether it works on n x n arrays, over and over."""
+        return self.estimator._is_square
+
+    def make(self, n_clusters: int, seed: int | None, device: str, verbose: int = 0, **parameters: Any) -> Any:
+        """The estimator, not fitted."""
+        made = self.estimator(n_clusters, random_state=seed, device=device, verbose=verbose, **self.parameters)
+        return made.set_params(**parameters)
 
 
-OF_LABELS = {
-    "sec": Method("SEC", "SEC"),
-    "sec-entropy": Method("SEC, cluster weights", "SEC", {"cluster_weight": "entropy"}),
-    "kcc": Method("KCC", "KCC"),
-    "eac": Method("EAC, average linkage", "EAC"),
-    "pce": Method("PCE", "PCE"),
-    "lta": Method("LTA", "LTA", holes=False, square=True),
-    "rsec": Method("RSEC", "RSEC", square=True),
-    "nrsec": Method("NRSEC", "RSEC", {"penalty": "gamma"}, square=True),
-}
-OF_VIEWS = {"cmvc": Method("CMVC, of views", "CMVC")}
+def modules() -> dict[str, str]:
+    """The modules of the estimators by the estimators' names in lower case; none of them is imported for this."""
+    found = [info.name for info in pkgutil.iter_modules(estimators.__path__) if not info.name.startswith("_")]
+    return {name.replace("_", ""): f"{estimators.__name__}.{name}" for name in found}
 
 
-def make(name: str, n_clusters: int, seed: int | None, device: str, verbose: int = 0, **settings: Any) -> Any:
-    """The estimator of a method, not fitted."""
-    method = (OF_LABELS | OF_VIEWS)[name]
-    kind = getattr(import_module("gpuensemble"), method.estimator)
-    estimator = kind(n_clusters, random_state=seed, device=device, verbose=verbose, **method.settings)
-    return estimator.set_params(**settings)
+def estimator(name: str) -> Any:
+    """The class of an estimator by its name, imported when first asked for; None: there is none."""
+    module = modules().get(name.lower())
+    return None if module is None else vars(import_module(module)).get(name)
+
+
+@functools.cache
+def methods() -> dict[str, Method]:
+    """All methods by name: of tables of labels first, the linear ones first among these."""
+    found = [method for module in modules().values() for method in _of_module(import_module(module))]
+    found.sort(key=lambda method: (method.of_views, method.square, method.name))
+    return {method.name: method for method in found}
+
+
+def of_labels() -> dict[str, Method]:
+    """The methods whose input is a table of labels."""
+    return {name: method for name, method in methods().items() if not method.of_views}
+
+
+def of_views() -> dict[str, Method]:
+    """The methods whose input is a list of feature matrices."""
+    return {name: method for name, method in methods().items() if method.of_views}
+
+
+def _of_module(module: Any) -> list[Method]:
+    """The method of a module's estimator, and its variants."""
+    name = module.__name__.rpartition(".")[2].replace("_", "")
+    kind: Any = next(value for key, value in vars(module).items() if key.lower() == name and isinstance(value, type))
+    plain = Method(module.__name__.rpartition(".")[2].replace("_", "-"), kind._title or kind.__name__, kind, {})
+    return [plain, *(Method(key, title, kind, given) for key, (title, given) in kind._variants.items())]

@@ -16,8 +16,10 @@ from gpuensemble._array.random import generators
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.features.distances import DISTANCES, FeatureBlock, Features, prepare
 from gpuensemble._kmeans.features.seeding import seed_rows
-from gpuensemble._kmeans.labels import lloyd, seeding
+from gpuensemble._kmeans.labels import seeding
 from gpuensemble._kmeans.labels.costs import KCCCosts
+from gpuensemble._kmeans.labels.lloyd import Given, Problem, labels_of, lloyd
+from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables.blocks import InMemory, whole
 from gpuensemble.estimators._base.labels import Consensus
 from gpuensemble.estimators.cmvc import views
@@ -122,6 +124,9 @@ class CMVC(Consensus):
     >>> ge.CMVC(2, n_subviews=3, feature_ratio=1, random_state=0, device="cpu").fit([one, two]).base_labels_.shape
     (6, 6)
     """
+
+    _title = "CMVC, of views"
+    _of_views = True
 
     def __init__(
         self,
@@ -266,9 +271,9 @@ def run(parts: list[Features], base: list[Partition], labels: Array, settings: S
 
 def fuse(table: InMemory, labels: Array, settings: Settings, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
     """Line 4: H* by k-means on [H_1 .. H_r], from the current one (Eqs. 3 and 21; with holes 23 and 25); its cost."""
-    costs = _costs(table, UTILITIES[settings.distance])
-    run = lloyd.lloyd(table, costs, lloyd.Given(labels), settings.n_clusters, max_iter)
-    return *table.columns(lloyd.labels_of, costs, run.recipe), run.objective
+    problem = Problem.of(table, _costs(table, UTILITIES[settings.distance]), settings.n_clusters)
+    run = lloyd(problem, Given(labels), max_iter)
+    return *table.columns(labels_of, (problem.costs, run.labelling), ("int32",)), run.objective
 
 
 def guide(parts: list[Features], base: list[Partition], labels: Array, settings: Settings) -> list[Partition]:
@@ -306,4 +311,5 @@ def membership(base: list[Partition]) -> Membership:
 
 
 def _costs(table: InMemory, utility: str) -> KCCCosts:
-    return KCCCosts(utility, False, table, namespace(table.widths).ones(len(table.widths)), None, "float64")
+    alike = namespace(table.widths).ones(len(table.widths))
+    return KCCCosts.of(utility, False, table, Weighting(alike, None, "float64"))

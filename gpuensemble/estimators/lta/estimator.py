@@ -4,16 +4,15 @@ Jia, Liu, Hou, Zhang: Clustering Ensemble Meets Low-rank Tensor Approximation, A
 """
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
 from gpuensemble._array import checks
-from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device, to_host
-from gpuensemble._array.random import generators
-from gpuensemble._partition import spectral
-from gpuensemble.estimators._base.labels import LabelConsensus
-from gpuensemble.estimators.eac import tree_labels
+from gpuensemble._array.devices import Array, namespace
+from gpuensemble.estimators._base.labels import HiddenParameter
+from gpuensemble.estimators._base.similarity import Refined, SimilarityConsensus
 from gpuensemble.estimators.lta import solver
 from gpuensemble.membership import Membership
 
@@ -22,7 +21,7 @@ ASSIGNMENTS = ("spectral", "average")
 ORDER = 'The result of `transform="sample"` depends on the order of the rows; that of "partition" does not.'
 
 
-class LTA(LabelConsensus):
+class LTA(SimilarityConsensus):
     """Low-rank tensor approximation: the co-association matrix refined by the links all partitions agree on, n x n.
 
     The coherent links M (1 where two samples agree in every partition) and the co-association A are stacked, and a
@@ -46,7 +45,8 @@ class LTA(LabelConsensus):
         lambda, greater than 0: what an entry of E costs.
     transform : {"partition", "sample"}
         What the Fourier transform of the tensor nuclear norm runs along: the two stacked matrices (whose sum and
-        difference are then of low rank), or the samples, as published, which warns.
+        difference are then of low rank), or the samples, as published, which warns. `get_params` and `set_params`
+        know it; it is no attribute, since scikit-learn takes an estimator with one for a transformer.
     assign : {"spectral", "average"}
         How P2 + P2' is clustered: by its leading eigenvectors, or average linkage (SciPy, on the host).
     tol : float
@@ -91,6 +91,9 @@ class LTA(LabelConsensus):
     """
 
     _takes_holes = False
+    _is_square = True
+    _arrays = solver.ARRAYS
+    transform: Any = HiddenParameter()
 
     def __init__(
         self,
@@ -117,56 +120,36 @@ class LTA(LabelConsensus):
         self.dtype = dtype
         self.verbose = verbose
 
-    def fit(self, labels: Any, y: Any = None) -> "LTA":
-        """Refine and cluster the co-association matrix of a table of labels without holes."""
-        device = choose_device(self.device, labels)
-        with on(device):
-            m = Membership.from_labels(labels, device)
-            dtype = self._checked(m)
-            if self.transform == "sample":
-                warnings.warn(ORDER, stacklevel=2)
-            (rng,) = generators(self.random_state, 1)
-            run = solver.coassociation(
-                m, self.transform, self.lambda_error, self.tol, self.max_iter, dtype, self.verbose
-            )
-            if not run.converged:
-                warnings.warn(
-                    f"`max_iter` = {self.max_iter} iterations left a residual of {run.residual_path[-1]:.3g}, "
-                    f"`tol` = {self.tol:g} asks for less; raise `max_iter` or `tol`.",
-                    ConvergenceWarning,
-                    stacklevel=2,
-                )
-            found = self._assigned(run.coassociation, rng)
-            self.labels_ = to_device(found, device_of(labels))
-            self.coassociation_ = to_device(run.coassociation, device_of(labels))
-            self.residual_path_, self.objective_path_ = run.residual_path, run.objective_path
-            self.objective_, self.n_iter_, self.device_ = run.objective_path[-1], len(run.objective_path), device
-        self._remember_columns(labels, len(m.widths))
-        return self
-
-    def _checked(self, m: Membership) -> str:
-        """Check the parameters against the table; returns the dtype."""
-        n = len(m.codes)
-        checks.integer(self.n_clusters, "n_clusters", 1, n, "n_samples")
+    def _check_parameters(self) -> None:
         checks.number(self.lambda_error, "lambda_error", 0)
-        checks.choice(self.transform, "transform", TRANSFORMS)
+        checks.choice(self._transform, "transform", TRANSFORMS)
         checks.choice(self.assign, "assign", ASSIGNMENTS)
         checks.number(self.tol, "tol", 0)
         checks.integer(self.max_iter, "max_iter", 1)
-        dtype = checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
-        if not m.complete:
-            holes = m.codes.size - int(m.sizes().sum())
-            raise ValueError(
-                f"`labels` must be complete for LTA, got {holes} missing; SEC, KCC, PCE and RSEC can take holes."
-            )
-        size = 8 if dtype == "float64" else 4
-        what = f"LTA's {solver.ARRAYS} arrays of {n} x {n}"
-        checks.fits(solver.ARRAYS * n * n * size, what, m.device, "SEC and KCC are linear in n")
-        return dtype
 
-    def _assigned(self, similarity: Array, rng: Any) -> Array:
-        """Labels from the refined matrix, whose entries may lie outside of [0, 1] by the residual; in float64."""
-        similarity = namespace(similarity).clip(similarity.astype("float64"), 0, 1)
-        if self.assign == "average":
-            return to_device(tree_labels(to_host(similarity), "average", self.n_clusters), device_of(similarity))
-        return spectral.affinity_labels(similarity, self.n_clusters, rng)
+    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
+        """The co-association matrix refined by Algorithm 2."""
+        if self._transform == "sample":
+            warnings.warn(ORDER, stacklevel=3)
+        run = solver.coassociation(m, self._transform, self.lambda_error, self.tol, self.max_iter, dtype, self.verbose)
+        if not run.converged:
+            warnings.warn(
+                f"`max_iter` = {self.max_iter} iterations left a residual of {run.residual_path[-1]:.3g}, "
+                f"`tol` = {self.tol:g} asks for less; raise `max_iter` or `tol`.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+        def within_bounds() -> Array:
+            """The refined matrix, whose entries may lie outside of [0, 1] by the residual; in float64."""
+            return namespace(run.coassociation).clip(run.coassociation.astype("float64"), 0, 1)
+
+        results = {"coassociation_": run.coassociation, "residual_path_": run.residual_path}
+        return Refined(within_bounds, results, run.objective_path)
+
+    def _how(self) -> str:
+        return self.assign
+
+    @property
+    def _transform(self) -> str:
+        return self.get_params(deep=False)["transform"]

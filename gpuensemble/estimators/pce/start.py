@@ -45,8 +45,9 @@ def start(m: Membership, n_clusters: int, rng: Any, aligned: bool, balanced: boo
 
 def aligned_tables(m: Membership, n_clusters: int, rng: Any) -> np.ndarray:
     """Each partition rotated onto the K leading left singular vectors of D^-1/2 H; all at once."""
-    table = bipartite.vectors(whole(m), n_clusters, rng)
-    vectors = products.gather_sum(m, to_device(table, m.device))
+    table = whole(m)
+    projection = bipartite.embedding(table, bipartite.of_samples(table), n_clusters, rng)
+    vectors = products.gather_sum(m, to_device(projection, m.device))
     vectors /= (m.degrees() ** 0.5)[:, None]
     sums = to_host(products.scatter_add(m, vectors))
     sums = np.pad(sums, ((0, 0), (0, n_clusters - sums.shape[1])))

@@ -5,16 +5,16 @@ Discovery from Data, 2019.
 """
 
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
 from sklearn.exceptions import ConvergenceWarning
 
 from gpuensemble._array import checks
-from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
+from gpuensemble._array.devices import Array
 from gpuensemble._array.progress import bar
-from gpuensemble._array.random import generators
-from gpuensemble._partition import spectral
-from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble._partition import affinity
+from gpuensemble.estimators._base.similarity import Refined, SimilarityConsensus
 from gpuensemble.estimators.rsec import solver
 from gpuensemble.membership import Membership
 
@@ -22,10 +22,9 @@ PENALTIES = ("nuclear", "gamma")
 ASSIGNMENTS = ("representation", "embedding")
 MISSING = ("ignore", "signed")
 LAMBDA_RANK = {"nuclear": 0.1, "gamma": 1.0}
-ARRAYS = 8  # n x n, at most at one time
 
 
-class RSEC(LabelConsensus):
+class RSEC(SimilarityConsensus):
     """Robust spectral ensemble clustering: a low-rank representation Z of the co-association matrix S, n x n.
 
     Minimises tr(F' L F) + lambda_rank |Z|_* + lambda_error |E|_{2,1} over S = S Z + E and F'F = I, where L is the
@@ -105,6 +104,10 @@ class RSEC(LabelConsensus):
     [0, 0, 1, 1]
     """
 
+    _is_square = True
+    _arrays = 8
+    _variants: ClassVar = {"nrsec": ("NRSEC", {"penalty": "gamma"})}
+
     def __init__(
         self,
         n_clusters: int,
@@ -142,29 +145,11 @@ class RSEC(LabelConsensus):
         self.dtype = dtype
         self.verbose = verbose
 
-    def fit(self, labels: Any, y: Any = None) -> "RSEC":
-        """Find the consensus of a table of labels, as in `Membership.from_labels`; holes are allowed."""
-        device = choose_device(self.device, labels)
-        settings = self._checked_settings()
-        dtype = checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
-        for_blocks, for_labels = generators(self.random_state, 2)
-        with on(device):
-            m = Membership.from_labels(labels, device)
-            n = len(m.codes)
-            checks.integer(self.n_clusters, "n_clusters", 1, n, "n_samples")
-            size = 8 if dtype == "float64" else 4
-            what = f"RSEC's {ARRAYS} arrays of n x n (n={n})"
-            checks.fits(ARRAYS * size * n**2, what, device, "SEC needs no such arrays")
-            k = self._possible_clusters(m)
-            similarity = m.coassociation(missing="ignore" if m.complete else self.missing, dtype=dtype)
-            with bar("iterations", self.verbose) as show:
-                watch = lambda state: show(residual=f"{state.residuals[-1]:.2e}")  # noqa: E731
-                found = solver.solve(similarity, k, settings, for_blocks, watch)
-            self._store(found, k, for_labels, device_of(labels), device)
-        self._remember_columns(labels, len(m.widths))
-        return self
+    def _check_parameters(self) -> None:
+        self._settings()
 
-    def _checked_settings(self) -> solver.Settings:
+    def _settings(self) -> solver.Settings:
+        """The parameters of the paper, checked."""
         checks.choice(self.penalty, "penalty", PENALTIES)
         checks.choice(self.assign, "assign", ASSIGNMENTS)
         checks.choice(self.missing, "missing", MISSING)
@@ -181,19 +166,13 @@ class RSEC(LabelConsensus):
             max_iter=checks.integer(self.max_iter, "max_iter", 1),
         )
 
-    def _possible_clusters(self, m: Membership) -> int:
-        """As many clusters as were asked for, or as there are distinct rows."""
-        distinct = len(m.merge().multiplicity)
-        if distinct < self.n_clusters:
-            warnings.warn(
-                f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {distinct} clusters.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return min(self.n_clusters, distinct)
-
-    def _store(self, found: solver.Solution, k: int, rng: Any, home: str, device: str) -> None:
-        """Labels and results, in the caller's library."""
+    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
+        """Z, E and F by Algorithm 1 or 2."""
+        k = self._possible_clusters(m)
+        similarity = m.coassociation(missing="ignore" if m.complete else self.missing, dtype=dtype)
+        with bar("iterations", self.verbose) as show:
+            watch = lambda state: show(residual=f"{state.residuals[-1]:.2e}")  # noqa: E731
+            found = solver.solve(similarity, k, self._settings(), next(streams), watch)
         if not found.converged:
             warnings.warn(
                 f"`max_iter` = {self.max_iter} iterations did not lead to convergence: the residual is "
@@ -201,16 +180,36 @@ class RSEC(LabelConsensus):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.labels_ = to_device(self._labels(found, k, rng), home)
-        self.representation_ = to_device(found.representation, home)
-        self.error_ = to_device(found.error, home)
-        self.embedding_ = to_device(found.embedding, home)
-        self.residual_path_, self.objective_path_ = found.residuals, found.objectives
-        self.objective_, self.n_iter_, self.device_ = found.objectives[-1], len(found.residuals), device
 
-    def _labels(self, found: solver.Solution, k: int, rng: Any) -> Array:
-        """Spectral clustering of |Z| + |Z'|, or k-means on F."""
-        if self.assign == "embedding":
-            return spectral.point_labels(found.embedding, k, rng)
-        affinity = abs(found.representation)
-        return spectral.affinity_labels(affinity + affinity.T, k, rng)
+        def symmetric() -> Array:
+            """|Z| + |Z'|."""
+            size = abs(found.representation)
+            return size + size.T
+
+        results = {
+            "representation_": found.representation,
+            "error_": found.error,
+            "embedding_": found.embedding,
+            "residual_path_": found.residuals,
+        }
+        points = self.assign == "embedding"
+        return Refined((lambda: found.embedding) if points else symmetric, results, found.objectives)
+
+    def _how(self) -> str:
+        return "points" if self.assign == "embedding" else "spectral"
+
+    def _cut(self, refined: Refined, m: Membership, rng: Any) -> Array:
+        """As many clusters as F has columns: fewer than were asked for where there are fewer distinct rows."""
+        n_clusters = refined.results["embedding_"].shape[1]
+        return affinity.labels(refined.affinity(), self._how(), n_clusters, rng)
+
+    def _possible_clusters(self, m: Membership) -> int:
+        """As many clusters as were asked for, or as there are distinct rows."""
+        distinct = len(m.merge().multiplicity)
+        if distinct < self.n_clusters:
+            warnings.warn(
+                f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {distinct} clusters.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return min(self.n_clusters, distinct)

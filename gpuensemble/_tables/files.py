@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 @contextlib.contextmanager
-def whole(path: str) -> Iterator[BinaryIO]:
+def whole_file(path: str) -> Iterator[BinaryIO]:
     """A file that takes its name when all is written; if anything fails, what was there before stays."""
     target = Path(path).resolve()
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")

@@ -1,0 +1,65 @@
+"""The best of several runs of k-means: a function of the problem, of its starts, and of what a checkpoint holds."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpuensemble._array import random
+from gpuensemble._kmeans.labels.checkpoint import Checkpoint, Saved
+from gpuensemble._kmeans.labels.lloyd import Labelling, Problem, Progress, lloyd
+
+
+class Starts(NamedTuple):
+    """How runs begin."""
+
+    number: int
+    labelling: Callable[[Any], Labelling]  # of a random generator
+
+
+def best_run(
+    problem: Problem,
+    starts: Starts,
+    max_iter: int,
+    seeds: Any,
+    *,
+    checkpoint: Checkpoint | None = None,
+    show: Callable = lambda n, **facts: None,
+    skip: bool | None = None,
+) -> Progress:
+    """Run Lloyd's iteration from each start; the run with the least objective wins, the earlier of equals.
+
+    Parameters
+    ----------
+    problem : Problem
+    starts : Starts
+    max_iter : int
+        Most iterations of a run.
+    seeds : SeedSequence
+        What the starts draw from. A checkpoint that is resumed brings its own.
+    checkpoint : Checkpoint, optional
+        Where the state is saved every few iterations, and resumed from.
+    show : function
+        Called with 1 when a run ends, else 0, and with facts about it, after each iteration.
+    skip : bool, optional
+        As in `lloyd`.
+    """
+    saved = Saved(seeds.entropy, 0, None, None)
+    if checkpoint is not None:
+        saved = checkpoint.load(problem) or saved
+        seeds = type(seeds)(saved.entropy)
+    show(saved.run)
+    best = saved.best
+    for number, rng in enumerate(random.generators(seeds, starts.number)):
+        if number < saved.run:
+            continue
+
+        def after_each(progress: Progress, number: int = number, best: Progress | None = best) -> None:
+            ended = progress.converged or len(progress.evaluated) == max_iter
+            show(int(ended), iteration=len(progress.evaluated), objective=f"{progress.objective:.6g}")
+            if checkpoint is not None:
+                checkpoint.note(saved._replace(run=number, current=progress, best=best))
+
+        begin = saved.current if number == saved.run else None
+        run = lloyd(problem, begin or starts.labelling(rng), max_iter, skip, after_each)
+        best = run if best is None or run.objective < best.objective else best
+    assert best is not None
+    return best

@@ -1,0 +1,81 @@
+"""What k-means over labels is made of: statistics of clusters, what a method knows of rows, tables of costs.
+
+Words: a hole is a label that is missing. The degree of a row is the sum of the sizes of its clusters. Its multiplicity
+is how often it counts, and its mass what it adds to a cluster's mass: for SEC its degree times its multiplicity. The
+constant of a row is the part of its cost that does not depend on the cluster, which tables leave out.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuensemble._array.devices import Array, namespace, to_device, to_host
+from gpuensemble._kernels import products
+from gpuensemble.membership import Membership
+
+
+class Statistics(NamedTuple):
+    """What a partition is to a method, in integers on the host."""
+
+    counts: Any  # C x K: multiplicity of the rows of a column that have a label
+    masses: Any  # r x K, or 1 x K without holes: sum of the masses of the rows of a label that a partition saw; or None
+
+
+class Rows(NamedTuple):
+    """What a method knows of each row, on the device of the codes."""
+
+    multiplicity: Array | None  # integers; None: all 1
+    mass: Array | None  # integers that the statistics of a cluster add up; None: not needed
+    weight: Array | None  # the factor of the per-partition costs; None: 1
+    constant: Any  # what the tables leave out; None: not asked for
+
+    def take(self, index: Array) -> "Rows":
+        """The same of some rows."""
+        return Rows(*(None if x is None else x[index] for x in self))
+
+
+class CostTables(NamedTuple):
+    """What each cluster costs: the arguments of `Membership.assign`, on the host."""
+
+    table: Any  # C x K
+    per_partition: Any  # r x K, or 1 x K: their sum, the same for every row
+
+
+def evaluate(m: Membership, tables: CostTables, weight: Array | None) -> tuple[Array, Array, Array]:
+    """Find the cheapest cluster of each row: labels, costs and the costs of the runners-up."""
+    return products.assign(m, to_device(tables.table, m.device), to_device(tables.per_partition, m.device), weight)
+
+
+def confidence(best: Array, second: Array) -> Array:
+    """1 - best / second of what the nearest cluster and the next cost each row, 0 .. 1; 0 where both cost nothing."""
+    xp = namespace(best)
+    best, second = xp.maximum(best, 0), xp.maximum(second, 0)
+    known = xp.isfinite(best) & (second > 0)
+    return 1 - xp.clip(xp.where(known, best, 1) / xp.where(known, second, 1), 0, 1)
+
+
+def statistics_of(m: Membership, rows: Rows, labels: Array, n_clusters: int) -> Statistics:
+    """Count a partition, and add up its masses."""
+    if rows.mass is not None and not m.complete:
+        counts, masses = products.count_masses(m, labels, rows.multiplicity, rows.mass, n_clusters)
+        return Statistics(to_host(counts), to_host(masses))
+    counts = to_host(products.count(m, labels, rows.multiplicity, n_clusters))
+    if rows.mass is None:
+        return Statistics(counts, None)
+    masses = to_host(products.count(m.leading(), labels, rows.mass, n_clusters))
+    return Statistics(counts, masses.sum(0, keepdims=True))
+
+
+def by_partition(columns: Any, widths: Any, reduce: str = "add") -> Any:
+    """Add up the rows of a C x K array on the host within each partition, or take their least or largest: r x K."""
+    return getattr(np, reduce).reduceat(columns, np.cumsum(widths) - widths, axis=0)
+
+
+def per_column(x: Any, widths: Any) -> Any:
+    """Repeat the rows of an r x K array for the columns of each partition; a single row stands for all."""
+    return x.repeat(widths, axis=0) if len(x) == len(widths) else x
+
+
+def inverse(x: Any) -> Any:
+    """1 / x, and 0 where x is 0."""
+    return np.where(x > 0, 1.0 / np.where(x > 0, x, 1), 0.0)

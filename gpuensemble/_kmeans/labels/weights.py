@@ -1,0 +1,72 @@
+"""Weights of clusters, and the sizes and contingency tables that they come from: exact sums over blocks."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._kernels import products
+from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
+from gpuensemble._tables.blocks import Block, Table
+
+UNIT = 1 << 20  # cluster weights are whole multiples of 1 / UNIT
+THETA = 0.4  # of the entropy weights
+CELLS = 1 << 22  # of contingency tables counted in one go
+
+
+class Weighting(NamedTuple):
+    """How much partitions and clusters count, and the type that costs are in."""
+
+    partitions: Any  # r numbers
+    clusters: Any  # C whole numbers of units; None: all count the same
+    dtype: str
+
+
+def sizes(table: Table) -> Any:
+    """The size of each cluster of all partitions."""
+    return table.total(_sizes)
+
+
+def _sizes(block: Block) -> Any:
+    return to_host(block.m.sizes(block.multiplicity))
+
+
+def entropy_weights(table: Table) -> Any:
+    """Weights of clusters in units of 1 / UNIT: exp(-h_c / (THETA r)), h_c the entropy of the others' labels inside c.
+
+    After Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
+    """
+    entropies, first, r = [], 0, len(table.widths)
+    while first < r:
+        last = first + 1
+        while last < r and int(table.widths[first : last + 1].sum()) * table.n_columns <= CELLS:
+            last += 1
+        for i, counts in zip(range(first, last), table.total(_contingencies, first, last), strict=True):
+            inside = _entropy(counts, table.widths)
+            entropies.append(inside.sum(0) - inside[i])
+        first = last
+    weights = np.exp(-np.concatenate(entropies) / (THETA * r))
+    return np.maximum(np.rint(UNIT * weights), 1).astype("int64")
+
+
+def _contingencies(block: Block, first: int, last: int) -> tuple:
+    """The contingency tables of partitions first .. last - 1 with all partitions, on the host."""
+    m, multiplicity = block.m, block.multiplicity
+    xp = namespace(m.codes)
+    hole = xp.asarray(-1).astype(m.codes.dtype)
+    found = []
+    for i in range(first, last):
+        rows = slice(None) if m.complete else xp.nonzero(m.codes[:, i] != hole)[0]
+        some, weight = m.take(rows), None if multiplicity is None else multiplicity[rows]
+        width = int(m.widths[i])
+        if len(some.codes):
+            found.append(to_host(products.count(some, some.codes[:, i].astype("int32"), weight, width)))
+        else:
+            found.append(np.zeros((m.n_columns, width), "int64"))
+    return tuple(found)
+
+
+def _entropy(counts: Any, widths: Any) -> Any:
+    """The entropy of each partition's labels inside each cluster, in bits: r x K."""
+    share = counts * per_column(inverse(by_partition(counts, widths)), widths)
+    return by_partition(-share * np.log2(np.where(share > 0, share, 1)), widths)

@@ -1,0 +1,94 @@
+"""What the methods share that work on n x n matrices: from the co-association matrix to an affinity, and its labels."""
+
+import abc
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NamedTuple
+
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device, to_host
+from gpuensemble._array.random import generators
+from gpuensemble._partition import affinity
+from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble.membership import Membership
+
+
+class Refined(NamedTuple):
+    """What a method made of the co-association matrix."""
+
+    affinity: Callable[[], Array]  # makes what is cut into clusters; or the points, if it is cut by "points"
+    results: dict[str, Any]  # what the estimator stores, by the name of the attribute
+    objectives: list[float] | None = None  # per iteration; None: nothing was minimised
+
+
+class SimilarityConsensus(LabelConsensus, abc.ABC):
+    """A method on n x n matrices: it supplies the step from the co-association matrix to an affinity."""
+
+    _arrays: ClassVar[int]  # n x n, at most at one time
+
+    def fit(self, labels: Any, y: Any = None) -> Any:
+        """Find the consensus of a table of labels, as in `Membership.from_labels`.
+
+        Parameters
+        ----------
+        labels : n x r table
+            Any hashable labels; NaN, None and -1 are holes.
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        device = choose_device(self.device, labels)
+        self._check_parameters()
+        dtype = checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
+        streams = iter(generators(self.random_state, 2))
+        with on(device):
+            m = Membership.from_labels(labels, device)
+            self._check_table(m, dtype)
+            refined = self._refined(m, dtype, streams)
+            found = self._cut(refined, m, next(streams))
+            self.labels_ = to_device(found, device_of(labels))
+            for name, value in refined.results.items():
+                setattr(self, name, value if isinstance(value, list) else to_device(value, device_of(labels)))
+            path = refined.objectives or [_distance_within(m, found)]
+        self.objective_path_, self.objective_ = path, path[-1]
+        self.n_iter_, self.device_ = len(path), device
+        self._remember_columns(labels, len(m.widths))
+        return self
+
+    @abc.abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise if a parameter is wrong that no table is needed for."""
+
+    @abc.abstractmethod
+    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
+        """Make the affinity; random generators come from `streams`."""
+
+    @abc.abstractmethod
+    def _how(self) -> str:
+        """How the affinity is cut, as `_partition.affinity.labels` calls it."""
+
+    def _cut(self, refined: Refined, m: Membership, rng: Any) -> Array:
+        """The labels of all rows."""
+        return affinity.labels(refined.affinity(), self._how(), self.n_clusters, rng)
+
+    def _check_table(self, m: Membership, dtype: str) -> None:
+        """Raise if the table is too small for so many clusters, has holes that it may not have, or does not fit."""
+        n = len(m.codes)
+        checks.integer(self.n_clusters, "n_clusters", 1, n, "n_samples")
+        name = type(self).__name__
+        if not (m.complete or self._takes_holes):
+            holes = m.codes.size - int(m.sizes().sum())
+            raise ValueError(
+                f"`labels` must be complete for {name}, got {holes} missing; SEC, KCC, PCE and RSEC can take holes."
+            )
+        needed = self._arrays * n * n * (8 if dtype == "float64" else 4)
+        checks.fits(needed, f"{name}'s {self._arrays} arrays of {n} x {n}", m.device, "SEC and KCC are linear in n")
+
+
+def _distance_within(m: Membership, labels: Array) -> float:
+    """The mean of 1 - S over the pairs of samples in one cluster, from counts: another n x n array is not needed."""
+    n_clusters = int(labels.max()) + 1
+    counts = to_host(m.count(labels, n_clusters))
+    sizes = [int((labels == k).sum()) for k in range(n_clusters)]
+    return 1 - int((counts**2).sum()) / (len(m.widths) * sum(size**2 for size in sizes))

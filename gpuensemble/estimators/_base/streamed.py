@@ -1,0 +1,83 @@
+"""What the methods share that are linear in n: tables in memory, on disk or on a cluster, prediction, confidence."""
+
+import warnings
+from typing import Any, NamedTuple
+
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
+from gpuensemble._tables import outputs, sources
+from gpuensemble._tables.blocks import Table
+from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble.membership import Membership
+
+
+class Source(NamedTuple):
+    """A table as it came from the caller."""
+
+    table: Table
+    unit: float  # what one unit of its weights stands for
+    home: str  # the device of the caller's arrays
+
+
+class StreamedConsensus(LabelConsensus):
+    """A method of a table of labels in blocks; a subclass fits it, and labels new rows."""
+
+    def fit(self, labels: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
+        """Find the consensus of a table of labels.
+
+        Parameters
+        ----------
+        labels : n x r table
+            As in `Membership.from_labels`: any hashable labels; NaN, None and -1 are holes. A `numpy.memmap` and the
+            path of a `.npy` file, of Parquet or of Zarr are streamed from disk; a Dask array or DataFrame stays where
+            it is. The answer has the same bits for any blocks and any number of workers.
+        y : ignored
+        sample_weight : array of n numbers, optional
+            Multiplicities: a whole weight equals that many copies of the row. Weights that are not whole are rounded to
+            multiples of 2**-20 of the largest.
+
+        Returns
+        -------
+        self
+        """
+        outputs.check(self.out)
+        table, unit = sources.table(labels, self.device, self.client, sample_weight)
+        with on(table.device):
+            checks.integer(self.n_clusters, "n_clusters", 1, table.n_rows, "n_samples")
+            self._fit(Source(table, unit, device_of(labels)))
+        self._categories, self.device_ = table.categories, table.device_of_blocks()
+        self._remember_columns(labels, len(table.widths))
+        return self
+
+    def predict(self, labels: Any) -> Array:
+        """Find the cluster of each row of another table with the same columns.
+
+        Labels that `fit` did not see count as holes; a warning says how many there are.
+        """
+        check_is_fitted(self)
+        self._check_columns(labels)
+        device = choose_device(self.device, labels)
+        with on(device):
+            m, unknown = Membership.from_known_labels(labels, self._categories or [], device)
+            if unknown:
+                warnings.warn(f"{unknown} labels were not seen by `fit` and count as missing.", stacklevel=2)
+            return to_device(self._predicted(m), device_of(labels))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"client": None}  # a connection stays where it is
+
+    def __sklearn_clone__(self) -> Any:
+        parameters = self.get_params(deep=False)
+        client = parameters.pop("client")
+        return type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()}, client=client)
+
+    def _warn_of_distinct_rows(self, n_found: int) -> None:
+        warnings.warn(
+            f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {n_found} clusters.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
