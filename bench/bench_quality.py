@@ -22,6 +22,7 @@ METHODS = {
     "SEC entropy": lambda k, seed: ge.SEC(k, cluster_weight="entropy", random_state=seed, device="cpu"),
     "KCC category": lambda k, seed: ge.KCC(k, random_state=seed, device="cpu"),
     "KCC entropy": lambda k, seed: ge.KCC(k, utility="entropy", random_state=seed, device="cpu"),
+    "HBGF": lambda k, seed: ge.HBGF(k, random_state=seed, device="cpu"),
     "EAC average": lambda k, seed: ge.EAC(k, device="cpu"),
 }
 TEXT = ("k1b", "tr11", "tr12", "tr23")

@@ -165,7 +165,7 @@ def score(
 
 
 def _consensus(
-    estimator: Any, table: files.Table, samples: Any, out: str | None, confidence: bool, **more: Any
+    estimator: Any, table: files.FileTable, samples: Any, out: str | None, confidence: bool, **more: Any
 ) -> dict[str, Any]:
     """Fit, and write or return the labels beside their ids."""
     if confidence and not hasattr(type(estimator), "predict"):
@@ -188,7 +188,7 @@ def _consensus(
     }
 
 
-def _written(columns: dict[str, Any], table: files.Table, out: str | None) -> dict[str, Any]:
+def _written(columns: dict[str, Any], table: files.FileTable, out: str | None) -> dict[str, Any]:
     """Where the columns are: in the file, or in the report itself."""
     ids = {} if table.ids is None else {"ids": table.id_name}
     if out is not None:

@@ -19,7 +19,7 @@ from gpuensemble._tables.files import whole_file
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
 
-class Table(NamedTuple):
+class FileTable(NamedTuple):
     """A table without its ids. `values`: DataFrame indexed by the ids, array, or sparse matrix of SciPy's."""
 
     path: str
@@ -40,7 +40,7 @@ class Table(NamedTuple):
         return self.values.iloc[:, at] if hasattr(self.values, "iloc") else self.values[:, at]
 
 
-def read_labels(path: str, id_column: str | None = None, header: bool | None = None) -> Table:
+def read_labels(path: str, id_column: str | None = None, header: bool | None = None) -> FileTable:
     """A table of labels: samples x partitions.
 
     Parameters
@@ -64,7 +64,7 @@ def read_labels(path: str, id_column: str | None = None, header: bool | None = N
 
 def read_features(
     path: str, id_column: str | None = None, header: bool | None = None, drop: tuple[str, ...] = ()
-) -> Table:
+) -> FileTable:
     """A table of numbers: samples x features, dense, or sparse from an NPZ file as `scipy.sparse.save_npz` writes it.
 
     `drop` names columns to leave out; the rest as in `read_labels`. An empty cell is NaN.
@@ -84,7 +84,7 @@ def read_features(
     return table._replace(values=np.column_stack([text.numbers(values[name], name, path) for name in values.columns]))
 
 
-def joined(views: list[Table]) -> tuple[Table, list, np.ndarray | None]:
+def joined(views: list[FileTable]) -> tuple[FileTable, list, np.ndarray | None]:
     """Features of the same samples, rows matched by their ids if all tables have them, else by their order.
 
     Returns a table for the ids, the matrices, and which sample is in which view, n x views, or None if all are in all.
@@ -117,7 +117,7 @@ def _rows(matrix: Any, rows: np.ndarray) -> Any:
     return vstack([matrix, csr_matrix((1, matrix.shape[1]), dtype=matrix.dtype)], format="csr")[rows]
 
 
-def write(path: str, columns: dict[str, Any], table: Table) -> None:
+def write(path: str, columns: dict[str, Any], table: FileTable) -> None:
     """Write columns of labels beside the ids of the table that they belong to: whole, or not at all.
 
     An NPY file holds the columns alone; an NPZ file one array for each, and the ids.
@@ -136,7 +136,7 @@ def write(path: str, columns: dict[str, Any], table: Table) -> None:
             frame(columns, table).to_csv(file, index=False, sep=text.separator(path), mode="wb")
 
 
-def frame(columns: dict[str, Any], table: Table) -> Any:
+def frame(columns: dict[str, Any], table: FileTable) -> Any:
     """Columns of labels beside the ids of the table that they belong to, as a DataFrame."""
     import pandas
 
@@ -162,7 +162,7 @@ def write_json(path: str, value: Any) -> None:
         file.write(json.dumps(value, indent=1).encode())
 
 
-def _read(path: str, id_column: str | None, header: bool | None, convert: Any) -> Table:
+def _read(path: str, id_column: str | None, header: bool | None, convert: Any) -> FileTable:
     _check_ending(path, ENDINGS)
     if not Path(path).is_file():
         raise ValueError(f"`{path}` must be a file that is there, got {'a folder' if Path(path).is_dir() else 'none'}.")
@@ -177,7 +177,7 @@ def _read(path: str, id_column: str | None, header: bool | None, convert: Any) -
     if convert is not None and not path.endswith(".parquet"):
         frame = frame.apply(convert)
     frame.index = range(len(frame)) if ids is None else ids
-    return Table(path, frame, ids, id_name)
+    return FileTable(path, frame, ids, id_name)
 
 
 def _check_ending(path: str, endings: tuple[str, ...]) -> None:
@@ -236,7 +236,7 @@ def _needs_pyarrow(path: str) -> Iterator[None]:
         raise ValueError(f"`{path}` needs a package that is not there: pip install pyarrow.") from None
 
 
-def _read_arrays(path: str, id_column: str | None) -> Table:
+def _read_arrays(path: str, id_column: str | None) -> FileTable:
     """An NPY file, or the table and the ids of an NPZ file; pickled objects are never loaded."""
     try:
         with Path(path).open("rb") as file:
@@ -256,12 +256,12 @@ def _read_arrays(path: str, id_column: str | None) -> Table:
             f"`{path}` must hold a table of numbers or text, got {values.dtype} of shape {tuple(values.shape)}."
         )
     if ids is None:
-        return Table(path, values, None, id_name)
+        return FileTable(path, values, None, id_name)
     if ids.shape != values.shape[:1]:
         raise ValueError(f"`{path}` must have an id for each of {values.shape[0]} rows, got shape {ids.shape}.")
     import pandas
 
-    return Table(path, values, _checked_ids(pandas.Index(ids), path), id_name)
+    return FileTable(path, values, _checked_ids(pandas.Index(ids), path), id_name)
 
 
 def _only(arrays: dict[str, Array], path: str) -> Array:

@@ -59,7 +59,7 @@ def problem(distance, holes=0.3, seed=0, trade_off=0.5, update="approximate", xp
         for seen in present.T
     ]
     labels = xp.asarray(rng.integers(0, K, len(present)).astype("int32"))
-    return made, present, parts, base, labels, estimator.Settings(K, distance, trade_off, update, 1, 100, map)
+    return made, present, parts, base, labels, estimator.Plan(K, distance, trade_off, update, 1, 100, map)
 
 
 def far(x, c, distance):

@@ -89,7 +89,7 @@ class Features(NamedTuple):
             yield begin, end, self.dense(begin, end)
 
 
-class Tables(NamedTuple):
+class CenterTables(NamedTuple):
     """What centres cost: x . tables[part][k] + offset[k], and offsets of parts that some rows are absent from."""
 
     tables: list
@@ -113,7 +113,7 @@ def prepare(X: Any, distance: str) -> Features:
     return Features(parts, weights, means, present, distances, constants, square)
 
 
-def tables(features: Features, position: list, empty: Array) -> Tables:
+def tables(features: Features, position: list, empty: Array) -> CenterTables:
     """The tables of centres at these positions; an empty cluster costs inf."""
     xp = namespace(empty)
     found, offset, partial = [], xp.zeros(len(empty)), []
@@ -124,7 +124,7 @@ def tables(features: Features, position: list, empty: Array) -> Tables:
             partial.append((present, (weight * own).astype(features.dtype)))
         elif own is not None:
             offset = offset + weight * own
-    return Tables(found, xp.where(empty, xp.inf, offset), partial)
+    return CenterTables(found, xp.where(empty, xp.inf, offset), partial)
 
 
 def positions(features: Features, sums: list, masses: list) -> list:
@@ -149,7 +149,7 @@ def shifts(features: Features, before: list, after: list) -> Array:
     return _add(weight * square for weight, square in zip(features.weights, squares, strict=True)) ** 0.5
 
 
-def scores(found: Tables, blocks: list, begin: int, end: int) -> Array:
+def scores(found: CenterTables, blocks: list, begin: int, end: int) -> Array:
     """What each cluster costs each of these rows, by rows, less what is the same for all rows and for all clusters."""
     out = _add(block @ table.T for block, table in zip(blocks, found.tables, strict=True))
     for present, offset in found.partial:
@@ -157,7 +157,7 @@ def scores(found: Tables, blocks: list, begin: int, end: int) -> Array:
     return out
 
 
-def own_scores(features: Features, found: Tables, label: Array) -> Array:
+def own_scores(features: Features, found: CenterTables, label: Array) -> Array:
     """What its own cluster costs each row, as in `scores`."""
 
     def of_own(table: Array) -> Callable:

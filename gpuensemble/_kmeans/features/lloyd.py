@@ -13,7 +13,7 @@ from gpuensemble._kernels.cpu import lloyd as cpu_lloyd
 from gpuensemble._kernels.cpu.lloyd import Stop
 from gpuensemble._kernels.distances import divide
 from gpuensemble._kmeans.features import distances
-from gpuensemble._kmeans.features.distances import Features, Tables
+from gpuensemble._kmeans.features.distances import CenterTables, Features
 from gpuensemble._kmeans.features.seeding import plus_plus, positions_of, random_rows
 
 
@@ -28,7 +28,7 @@ class KMeans(NamedTuple):
 
 
 @dataclass
-class State:
+class Clustering:
     """Labels, and what follows from them: per block and cluster the sums of rows, their number, their weight."""
 
     labels: Array
@@ -47,7 +47,7 @@ class State:
 class Start(NamedTuple):
     """What Lloyd's iteration begins with."""
 
-    state: State
+    state: Clustering
     position: list
     empty: Array
 
@@ -139,7 +139,7 @@ def _lloyd(features: Features, start: Start, max_iter: int, tol: float) -> KMean
 
 
 def _advance(
-    features: Features, state: State, position: list, empty: Array, shift: Array, stop: Stop
+    features: Features, state: Clustering, position: list, empty: Array, shift: Array, stop: Stop
 ) -> tuple[int, int, float]:
     """A step, or more: how many there were, how many rows the last one moved, and the objective before it."""
     on_cpu = device_of(state.labels) == "cpu"
@@ -149,13 +149,13 @@ def _advance(
     return 1, (cpu_features.step if on_cpu else _step)(features, state, found, shift), stop.objective
 
 
-def _state(features: Features, k: int, weight: Array) -> State:
+def _state(features: Features, k: int, weight: Array) -> Clustering:
     """No row has a label yet."""
     xp = namespace(features.square)
     n = len(features.square)
     sums = [xp.zeros((k, part.shape[1])) for part in features.parts]
     counts, masses = [xp.zeros(k, "int64") for _ in sums], [xp.zeros(k) for _ in sums]
-    return State(xp.full(n, -1, "int32"), xp.zeros(n), sums, counts, masses, weight)
+    return Clustering(xp.full(n, -1, "int32"), xp.zeros(n), sums, counts, masses, weight)
 
 
 def _placed(features: Features, position: list, weight: Array) -> Start:
@@ -172,7 +172,7 @@ def _labelled(features: Features, k: int, labels: Array, weight: Array) -> Start
     return _at_means(features, state)
 
 
-def _at_means(features: Features, state: State) -> Start:
+def _at_means(features: Features, state: Clustering) -> Start:
     """Centres at the means of clusters, which no row is known to be near to."""
     empty = _refill(features, state)
     state.margin[:] = 0
@@ -191,7 +191,7 @@ def _seeded(features: Features, k: int, choose: Callable, rng: Any, weight: Arra
     return _at_means(features, state)
 
 
-def _step(features: Features, state: State, found: Tables, shift: Array) -> int:
+def _step(features: Features, state: Clustering, found: CenterTables, shift: Array) -> int:
     """Give each row the cheapest centre and sum up anew; returns how many rows moved.
 
     The sums are products with one-hot matrices, because atomic additions would differ from run to run.
@@ -208,7 +208,7 @@ def _step(features: Features, state: State, found: Tables, shift: Array) -> int:
     return int(moved)
 
 
-def _sum_up(features: Features, state: State) -> None:
+def _sum_up(features: Features, state: Clustering) -> None:
     """Sums, counts and masses anew from the labels."""
     if device_of(state.labels) == "cpu":
         cpu_features.sum_up(features, state)
@@ -218,14 +218,14 @@ def _sum_up(features: Features, state: State) -> None:
         _add_rows(features, state, begin, end, blocks)
 
 
-def _forget_sums(state: State) -> None:
+def _forget_sums(state: Clustering) -> None:
     xp = namespace(state.labels)
     state.sums, state.counts, state.masses = (
         [xp.zeros_like(total) for total in totals] for totals in (state.sums, state.counts, state.masses)
     )
 
 
-def _add_rows(features: Features, state: State, begin: int, end: int, blocks: list) -> None:
+def _add_rows(features: Features, state: Clustering, begin: int, end: int, blocks: list) -> None:
     """Add rows to the sums, counts and masses of their clusters."""
     xp = namespace(state.labels)
     onehot = state.labels[begin:end, None] == xp.arange(len(state.counts[0]), dtype="int32")
@@ -238,7 +238,7 @@ def _add_rows(features: Features, state: State, begin: int, end: int, blocks: li
         state.sums[i] = state.sums[i] + weighted @ block
 
 
-def _refill(features: Features, state: State) -> Array:
+def _refill(features: Features, state: Clustering) -> Array:
     """Give each empty cluster the row farthest from its centre; returns the clusters that stay empty.
 
     They do where every row is at its centre: there are fewer distinct rows than clusters.
@@ -255,7 +255,7 @@ def _refill(features: Features, state: State) -> Array:
     return empty
 
 
-def _costs(features: Features, state: State) -> Array:
+def _costs(features: Features, state: Clustering) -> Array:
     """The distance of each row from the mean of its cluster; 0 where it is absent from a block."""
     position = distances.positions(features, state.sums, state.masses)
     found = distances.tables(features, position, state.empty)
@@ -276,7 +276,7 @@ def _add_means(features: Features, centers: list, sign: int) -> list:
     return [c if mean is None else c + sign * mean for c, mean in zip(centers, features.means, strict=True)]
 
 
-def _result(features: Features, state: State, kept: Array, costs: list[float], n_iter: int) -> KMeans:
+def _result(features: Features, state: Clustering, kept: Array, costs: list[float], n_iter: int) -> KMeans:
     """Of the clusters that are kept: those that have rows."""
     xp = namespace(state.labels)
     labels = (kept.cumsum() - 1).astype("int32")[state.labels]

@@ -30,7 +30,7 @@ CONSENSUS_STARTS, TRIAL_ITERATIONS = 5, 3  # by k-means++, for the first consens
 INNER_ITERATIONS = 300  # of each k-means inside, at most
 
 
-class Settings(NamedTuple):
+class Plan(NamedTuple):
     """What a run needs to know."""
 
     n_clusters: int
@@ -191,10 +191,10 @@ class CMVC(Consensus):
         views.refuse_unseen([part.present[0] for part in parts], range(n), rule, "without")
         with threads.one_blas_thread():
             in_turn = threads.each if device == "cpu" else map
-            settings = Settings(
+            plan = Plan(
                 self.n_clusters, self.distance, float(self.trade_off), self.update, self.n_init, self.max_iter, in_turn
             )
-            found = run(parts, *start(parts, settings, rng), settings, self.verbose)
+            found = run(parts, *start(parts, plan, rng), plan, self.verbose)
         self._store(found, device, home)
 
     def _check_parameters(self) -> str:
@@ -237,67 +237,67 @@ def _entries(given: Any) -> list:
     return [csr.entries(X) for X in given] if isinstance(given, list | tuple) else []
 
 
-def start(parts: list[Features], settings: Settings, rng: Any) -> tuple[list[Partition], Array]:
+def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition], Array]:
     """Algorithm 3, line 1: base partitions by k-means alone; and a first consensus, the best of several starts."""
     *rngs, last = generators(rng, len(parts) + 1)
 
     def alone(part: Features, rng: Any) -> Partition:
-        return _partition(part, settings, rng=rng, init="random", n_init=settings.n_init)
+        return _partition(part, plan, rng=rng, init="random", n_init=plan.n_init)
 
-    base = list(settings.in_turn(alone, parts, rngs))
+    base = list(plan.in_turn(alone, parts, rngs))
     m = membership(base)
-    rows = seed_rows(len(m.codes), settings.n_clusters, last)
+    rows = seed_rows(len(m.codes), plan.n_clusters, last)
     table, sample = whole(m), whole(m if rows is None else m.take(to_device(rows, m.device)))
     by = _costs(table, "category")
-    seeds = [seeding.plus_plus(sample, by, settings.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
+    seeds = [seeding.plus_plus(sample, by, plan.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
     starts = [seed.labels(table.block, by) for seed in seeds]
-    return base, min((fuse(table, start, settings, TRIAL_ITERATIONS) for start in starts), key=lambda run: run[1])[0]
+    return base, min((fuse(table, start, plan, TRIAL_ITERATIONS) for start in starts), key=lambda run: run[1])[0]
 
 
-def run(parts: list[Features], base: list[Partition], labels: Array, settings: Settings, verbose: int = 0) -> Run:
+def run(parts: list[Features], base: list[Partition], labels: Array, plan: Plan, verbose: int = 0) -> Run:
     """Algorithm 3 of CMVC, from base partitions and a consensus of them."""
-    fused, _ = fuse(whole(membership(base)), labels, settings)
+    fused, _ = fuse(whole(membership(base)), labels, plan)
     path = []
-    for _ in shown(range(settings.max_iter), "iterations", verbose, settings.max_iter):
+    for _ in shown(range(plan.max_iter), "iterations", verbose, plan.max_iter):
         labels = fused
-        base = guide(parts, base, labels, settings)
-        fused, disagreement = fuse(whole(membership(base)), labels, settings)
-        path.append(sum(one.cost for one in base) + settings.trade_off * disagreement)
+        base = guide(parts, base, labels, plan)
+        fused, disagreement = fuse(whole(membership(base)), labels, plan)
+        path.append(sum(one.cost for one in base) + plan.trade_off * disagreement)
         changed = int((fused != labels).sum())
         if not changed:
             break
     return Run(fused, base, path, changed)
 
 
-def fuse(table: InMemory, labels: Array, settings: Settings, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
+def fuse(table: InMemory, labels: Array, plan: Plan, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
     """Line 4: H* by k-means on [H_1 .. H_r], from the current one (Eqs. 3 and 21; with holes 23 and 25); its cost."""
-    problem = Problem.of(table, _costs(table, UTILITIES[settings.distance]), settings.n_clusters)
+    problem = Problem.of(table, _costs(table, UTILITIES[plan.distance]), plan.n_clusters)
     run = lloyd(problem, Given(labels), max_iter)
     return *table.columns(labels_of, (problem.costs, run.labelling), ("int32",)), run.objective
 
 
-def guide(parts: list[Features], base: list[Partition], labels: Array, settings: Settings) -> list[Partition]:
+def guide(parts: list[Features], base: list[Partition], labels: Array, plan: Plan) -> list[Partition]:
     """Line 5: each H_v by k-means guided by H*, from the current one."""
-    if not settings.trade_off:
+    if not plan.trade_off:
         guided: Sequence[Features] = parts
-    elif settings.update == "approximate":  # Eqs. 17 and 22; with holes Eqs. 24 and 26
-        block = FeatureBlock(csr.onehot(labels, settings.n_clusters, parts[0].dtype), settings.trade_off)
-        consensus = prepare([block], settings.distance)
+    elif plan.update == "approximate":  # Eqs. 17 and 22; with holes Eqs. 24 and 26
+        block = FeatureBlock(csr.onehot(labels, plan.n_clusters, parts[0].dtype), plan.trade_off)
+        consensus = prepare([block], plan.distance)
         guided = [part.beside(consensus) for part in parts]
     else:  # Eqs. 8, 9 and 12, over the samples that are present
-        onehot = csr.onehot(labels, settings.n_clusters, parts[0].dtype)
-        blocks = (FeatureBlock(onehot, settings.trade_off, part.present[0], "agreement") for part in parts)
+        onehot = csr.onehot(labels, plan.n_clusters, parts[0].dtype)
+        blocks = (FeatureBlock(onehot, plan.trade_off, part.present[0], "agreement") for part in parts)
         guided = [part.beside(prepare([block], "agreement")) for part, block in zip(parts, blocks, strict=True)]
 
     def again(part: Features, before: Partition) -> Partition:
-        return _partition(part, settings, init=before.labels)
+        return _partition(part, plan, init=before.labels)
 
-    return list(settings.in_turn(again, guided, base))
+    return list(plan.in_turn(again, guided, base))
 
 
-def _partition(part: Features, settings: Settings, rng: Any = None, **options: Any) -> Partition:
+def _partition(part: Features, plan: Plan, rng: Any = None, **options: Any) -> Partition:
     """k-means to convergence. Samples that are absent from the features may have been placed by the guide."""
-    found = features.kmeans(part, settings.n_clusters, rng, max_iter=INNER_ITERATIONS, tol=0, **options)
+    found = features.kmeans(part, plan.n_clusters, rng, max_iter=INNER_ITERATIONS, tol=0, **options)
     labels, present = found.labels, part.present[0]
     if present is not None:
         labels = namespace(labels).where(present, labels, -1).astype("int32")
