@@ -10,10 +10,12 @@ from typing import Any
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace
 from gpuensemble._linear import thresholding
+from gpuensemble._linear.sequence import NuclearSequence
 from gpuensemble._linear.thresholding import Shrunk, shrink_slices
 from gpuensemble.tsvd import fourier, slices, unsliced
 
 __all__ = [
+    "NuclearSequence",
     "Shrunk",
     "l21",
     "mcp_weights",
