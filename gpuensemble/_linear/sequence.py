@@ -71,7 +71,8 @@ class NuclearSequence:
         self.rng, self.largest = rng, math.inf if largest is None else largest
         self.n, self.width = start.shape
         self.least_width, self.n_passes, self.resting = self.width, 3, False
-        self.v, self.block = start, None
+        self.v: Array = start
+        self.block: krylov.Triples | None = None
         self.values = xp.zeros(1, start.dtype)
         self.ones = xp.ones(self.n, start.dtype)
         self.report = xp.zeros(4, start.dtype)

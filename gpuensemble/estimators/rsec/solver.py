@@ -101,15 +101,15 @@ class _State:
         self.mu = self.mu_start
         self.y2[...] = 0
         if outer:
-            self.weigh()
+            self.weigh(self.settings.gamma)
             self.error.weigh()
             self.j[...] = self.z
             self.thresholding(self.j, self.settings.lambda_rank / self.mu, self.weights)
 
-    def weigh(self) -> None:
+    def weigh(self, gamma: Any) -> None:
         """Weights (1 - sigma(J) / gamma)_+ of the J before this one (Eq. 24): the last iteration's."""
         self.weights = namespace(self.z).ones(self.n, self.z.dtype)
-        self.weights[: len(self.values_before)] = mcp_weights(self.values_before, self.settings.gamma, check=False)
+        self.weights[: len(self.values_before)] = mcp_weights(self.values_before, gamma, check=False)
 
     def update_representation(self) -> None:
         """Z (Eq. 13), then Y2 += Z - J (Eq. 17)."""
