@@ -44,9 +44,9 @@ class NuclearSequence:
 
     Notes
     -----
-    The result has an error of 1e-11 (float32: 1e-5) of the largest singular value, if this is of the order of the one
-    before. On a device, `begin` waits for nothing: a caller who reads `report` together with numbers of his own waits
-    once. ``sequence(x, tau, weights)`` is `begin` and `finish`.
+    The result has an error of about 1e-11 (float32: 1e-5) of the largest singular value, if this is of the order of
+    the one before. ``sequence(x, tau, weights)`` is `begin` and `finish`. On a device `begin` waits for nothing: a
+    caller who reads `report` together with numbers of his own waits once.
 
     Examples
     --------

@@ -16,11 +16,11 @@ from cudasim.shim import ShimModule, gxx
 from gpuensemble import Membership
 from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu import lta as cpu_lta
-from gpuensemble._kernels.cpu import pairs as cpu_pairs
 from gpuensemble._kernels.cpu import membership as cpu
+from gpuensemble._kernels.cpu import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import lta as cuda_lta
-from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._kernels.cuda import membership as cuda
+from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
 from gpuensemble.estimators.lta import solver

@@ -64,9 +64,9 @@ def minimum(x, target):
 ORTHONORMAL = np.linalg.qr(random((9, 4), "float64"))[0]
 # name: the call, and arrays, each of which is given in every layout
 CALLS = {
-    "soft": (lambda x, tau: prox.soft(x, tau), random((3, 4, 5), "float64"), abs(random((4, 5), "float64"))),
+    "soft": (prox.soft, random((3, 4, 5), "float64"), abs(random((4, 5), "float64"))),
     "soft, complex": (lambda x: prox.soft(x, 0.5), random((3, 4, 5), "complex128")),
-    "l21": (lambda x, tau: prox.l21(x, tau), random((3, 4, 5), "complex128"), abs(random((3, 1, 5), "float64"))),
+    "l21": (prox.l21, random((3, 4, 5), "complex128"), abs(random((3, 1, 5), "float64"))),
     "mcp_weights": (lambda x: prox.mcp_weights(x, 2.0), random((3, 4, 5), "float64")),
     "nuclear, slices": (lambda x: prox.nuclear(x, 1.0), random((2, 3, 4, 5), "complex128")),
     "nuclear, slices of many rows": (lambda x: prox.nuclear(x, 1.0), random((2, 3, 9, 4), "complex64")),
