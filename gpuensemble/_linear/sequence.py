@@ -9,7 +9,7 @@ from gpuensemble._linear import krylov
 from gpuensemble._linear.eigen import leading
 
 PROBES = 4  # random columns in the block of singular vectors
-ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of the result, relative to the largest singular value
+ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of a block, by estimate, relative to the largest singular value
 MAX_PASSES = 6  # of the block iteration
 
 
@@ -44,9 +44,14 @@ class NuclearSequence:
 
     Notes
     -----
-    The result has an error of about 1e-11 (float32: 1e-5) of the largest singular value, if this is of the order of
-    the one before. ``sequence(x, tau, weights)`` is `begin` and `finish`. On a device `begin` waits for nothing: a
-    caller who reads `report` together with numbers of his own waits once.
+    A block is taken if its error is estimated at 1e-11 (float32: 1e-5) of the largest singular value or less. The
+    estimate takes all singular values outside the block for as small as the last one inside. Where they fall slowly
+    that is too low: of 2400 random matrices 1 % had an entry that was off by more than 4e-10, and the worst result was
+    off by 1.5e-8 in the spectral norm. A full decomposition is as accurate as LAPACK's, if the largest singular value
+    is of the order of the one before.
+
+    ``sequence(x, tau, weights)`` is `begin` and `finish`. On a device `begin` waits for nothing: a caller who reads
+    `report` together with numbers of his own waits once.
 
     Examples
     --------
