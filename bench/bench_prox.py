@@ -2,8 +2,8 @@
 
 python bench/bench_prox.py [--threads 1] [--only tensor]
 
-The cases "slices" and "matrices" are what `algorithm` of _linear/thresholding.py chooses by; "iteration" and "pair" show
-what the forms that work in place are for.
+The cases "slices" and "matrices" are what `algorithm` of _linear/thresholding.py chooses by; "iteration" and "pair"
+show what the forms that work in place are for.
 """
 
 import harness

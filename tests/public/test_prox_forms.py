@@ -134,7 +134,7 @@ def low_rank(m, n, rank, dtype="float64"):
 
 
 def near(actual, expected, xp, dtype, scale):
-    """Same library, dtype and shape, and equal to the accuracy of a block, which is an estimate, relative to `scale`."""
+    """Same library, dtype and shape, and equal to ten times the accuracy that a block is estimated at."""
     assert namespace(actual) is xp
     assert actual.dtype == dtype
     assert actual.shape == expected.shape
