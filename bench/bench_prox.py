@@ -2,7 +2,8 @@
 
 python bench/bench_prox.py [--threads 1] [--only tensor]
 
-The cases "slices", "matrices" and "iteration" are what `_svt.algorithm` and `prox.nuclear_from` are chosen by.
+The cases "slices" and "matrices" are what `algorithm` of _linear/thresholding.py chooses by; "iteration" and "pair"
+show what the forms that work in place are for.
 """
 
 import harness
@@ -20,6 +21,11 @@ def close(one, two):
     import numpy as np
 
     return bool(abs(one - two).max() <= 1e-10 * max(1.0, np.linalg.norm(two.reshape(-1)[:1000])))
+
+
+def near(one, two):
+    """To the accuracy of `prox.NuclearSequence`."""
+    return bool(abs(one - two).max() <= 1e-7)
 
 
 def tensor():
@@ -42,10 +48,7 @@ def tensor():
         def ours(x=x, tau=tau):
             return prox.tensor_nuclear(x, tau, 0)
 
-        def packed(x=x, tau=tau):
-            return prox.tensor_nuclear_packed(x.copy().view(complex), tau).view(float)
-
-        candidates = {"gpuensemble": ours, "gpuensemble, packed": packed, "SVD of each slice, full FFT": loop}
+        candidates = {"gpuensemble": ours, "SVD of each slice, full FFT": loop}
         yield harness.Case(f"tensor {n} x {n} x 2, loop", candidates, "SVD of each slice, full FFT", close, wanted=6)
         candidates = {"gpuensemble": ours, "batched SVD, half spectrum": half}
         yield harness.Case(f"tensor {n} x {n} x 2, half", candidates, "batched SVD, half spectrum", close, wanted=2)
@@ -87,7 +90,7 @@ def matrices():
 
             def gram(x=x, tau=tau):
                 limits = thresholding.thresholds(x, tau, None)
-                return np.stack([thresholding.by_gram(one, limits).matrix for one in x])
+                return np.stack([thresholding.by_gram(one, limits) for one in x])
 
             candidates = {
                 "Gram matrix": gram,
@@ -98,7 +101,7 @@ def matrices():
 
 
 def iteration():
-    """One matrix whose result has low rank, beside the result of a matrix near it, as in RSEC."""
+    """Matrices each near the one before, whose results have low rank, as in RSEC."""
     import numpy as np
 
     from gpuensemble import prox
@@ -108,13 +111,45 @@ def iteration():
         u, v = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
         x = (u * 10 / (1 + np.arange(n)) ** 1.2) @ v
         tau = 10 / (n / 25) ** 1.2  # rank n / 25
-        start = prox.nuclear_from(x + 1e-4 * rng.standard_normal((n, n)) / n**0.5, tau).basis
+        shrink = prox.NuclearSequence(np.eye(n, n // 12), rng)
+        for _ in range(5):
+            shrink(x + 1e-4 * rng.standard_normal((n, n)) / n**0.5, tau)
+
+        def started(x=x, tau=tau, shrink=shrink):
+            out = x.copy()
+            shrink(out, tau)
+            return out
+
         candidates = {
-            "started": lambda x=x, tau=tau, start=start: prox.nuclear_from(x, tau, start=start).matrix,
-            "not started": lambda x=x, tau=tau: prox.nuclear_from(x, tau).matrix,
+            "sequence": started,
+            "on its own": lambda x=x, tau=tau: prox.nuclear(x, tau),
             "SVD": lambda x=x, tau=tau: lapack(x, tau),
         }
-        yield harness.Case(f"iteration n = {n}, rank {start.shape[1]}", candidates, "SVD", close)
+        yield harness.Case(f"iteration n = {n}, rank {n // 25}", candidates, "SVD", near)
+
+
+def pairs():
+    """LTA's steps: two stacked matrices, symmetric with the transform along the pair, or along the last axis."""
+    import numpy as np
+
+    from gpuensemble import prox
+
+    for n in (500, 1000):
+        x, tau = np.random.default_rng(4).random((2, n, n)), 0.3 * n**0.5
+        forms = {"symmetric": (prox.tensor_nuclear_symmetric, 0), "slices of two": (prox.SlicePairs(x), 2)}
+        for name, (form, axis) in forms.items():
+            given = x + x.swapaxes(1, 2) if axis == 0 else x
+
+            def special(given=given, tau=tau, form=form):
+                out = given.copy()
+                form(out, tau)
+                return out
+
+            candidates = {
+                "special form": special,
+                "tensor_nuclear": lambda x=given, tau=tau, axis=axis: prox.tensor_nuclear(x, tau, axis),
+            }
+            yield harness.Case(f"pair of {n} x {n}, {name}", candidates, "tensor_nuclear", close)
 
 
 def cases():
@@ -122,6 +157,7 @@ def cases():
     yield from slices()
     yield from matrices()
     yield from iteration()
+    yield from pairs()
 
 
 if __name__ == "__main__":

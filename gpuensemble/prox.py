@@ -3,26 +3,31 @@
 All take NumPy or CuPy arrays, float32, float64 or complex, and answer in kind. `check=False` leaves out the search for
 NaN, infinity and negative thresholds, which costs a pass and makes the host wait for a device; entries must then be of
 moderate size, as their squares are summed.
+
+What the methods call in their iterations works in place, on real arrays of float32 or float64, and returns the norm of
+the result: `nuclear_symmetric`, `tensor_nuclear_symmetric`, `NuclearSequence` and `SlicePairs`. The last two remember
+singular vectors from one call to the next.
 """
 
 from typing import Any
 
 from gpuensemble._array import checks
-from gpuensemble._array.devices import Array, device_of, namespace
+from gpuensemble._array.devices import Array, namespace
 from gpuensemble._linear import thresholding
-from gpuensemble._linear.thresholding import Shrunk, shrink_slices
+from gpuensemble._linear.pairs import SlicePairs, shrink_symmetric_pair
+from gpuensemble._linear.sequence import NuclearSequence
 from gpuensemble.tsvd import fourier, slices, unsliced
 
 __all__ = [
-    "Shrunk",
+    "NuclearSequence",
+    "SlicePairs",
     "l21",
     "mcp_weights",
     "nuclear",
-    "nuclear_from",
-    "shrink_slices",
+    "nuclear_symmetric",
     "soft",
     "tensor_nuclear",
-    "tensor_nuclear_packed",
+    "tensor_nuclear_symmetric",
 ]
 MODERATE = {"float32": 2.0**40, "float64": 2.0**160}  # larger entries, or smaller than 1 / this, are scaled
 
@@ -97,8 +102,8 @@ def mcp_weights(x: Any, gamma: float, *, check: bool = True) -> Array:
 def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> Array:
     """Singular value thresholding, the prox of the nuclear norm: singular values are reduced by tau, to 0 at least.
 
-    The algorithm is chosen from the shape and the device (`_svt.algorithm`); in float64 all of them agree with LAPACK's
-    SVD to 1e-10 of the largest singular value, in float32 to 1e-4.
+    The algorithm is chosen from the shape and the device (`algorithm` of _linear/thresholding.py); in float64 all of
+    them agree with LAPACK's SVD to 1e-10 of the largest singular value, in float32 to 1e-4.
 
     Parameters
     ----------
@@ -129,35 +134,41 @@ def _unit(x: Array) -> float:
     return unit
 
 
-def nuclear_from(
-    x: Array, tau: float, weights: Array | None = None, *, start: Array | None = None, defer: bool = False
-) -> Shrunk:
-    """`nuclear` of one matrix, with its singular values and vectors: for iterations. Nothing is checked.
+def nuclear_symmetric(x: Array, tau: float) -> Array:
+    r"""`nuclear` of a real symmetric matrix, in place: its singular values are its absolute eigenvalues.
+
+    :math:`X = V \operatorname{diag}(\lambda) V'` becomes
+    :math:`V \operatorname{diag}(\operatorname{sign}(\lambda) (|\lambda| - \tau)_+) V'`.
 
     Parameters
     ----------
-    x : array, m x n
-    tau, weights
-        As in `nuclear`; `weights` in the library of `x`.
-    start : array, optional
-        `basis` of an earlier result. If this one has a similar rank, and a low one, it is found in less time (on the
-        CPU); no singular value above its threshold is missed in any case.
-    defer : bool
-        Do not wait for a device. The result then is to be used only if its `unsure`, an array of one bool, turns out to
-        be False when the caller next waits; otherwise a singular value that counts was smaller than 1e-5 (float32:
-        1e-2) of the largest, and this is to be called again without `defer`.
+    x : array of float32 or float64, n x n
+        Symmetric, which is not checked: its lower half is read. Is overwritten.
+    tau : float
+        Not negative.
 
     Returns
     -------
-    Shrunk
-        `matrix`, `values` (its singular values, descending), `basis` (a singular vector of the shorter side, on the
-        right of a square matrix, for each value) and `unsure`.
+    array
+        The nuclear norm of the result: a number on the device, which is not waited for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import prox
+    >>> x = np.diag([3.0, -2.0, 0.5])
+    >>> float(prox.nuclear_symmetric(x, 1.0))
+    3.0
+    >>> x.diagonal().tolist()
+    [2.0, -1.0, 0.0]
     """
-    limits = thresholding.thresholds(x, tau, weights)
-    if defer and device_of(x) != "cpu":
-        return thresholding.by_gram_at_once(x, limits)
-    rank = None if start is None else start.shape[1]
-    return thresholding.by_gram(x, limits, None if rank is None else rank + rank // 2 + 10)
+    _square(checks.in_place(x, "x", 2))
+    return thresholding.shrink_symmetric(x, checks.threshold(tau, "tau"))
+
+
+def _square(x: Array) -> None:
+    if x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"`x` must hold square matrices, got an array of shape {x.shape}.")
 
 
 def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) -> Array:
@@ -201,24 +212,51 @@ def _tensor(x: Array, tau: float, axis: int) -> Array:
     return xp.moveaxis(out.swapaxes(1, 2) if turned else out, 0, axis)
 
 
-def tensor_nuclear_packed(z: Array, tau: float) -> Array:
-    """`tensor_nuclear` along axis 0 of a real n3 x n x 2 tensor whose two planes are the real and imaginary part of z.
-
-    z is overwritten on the CPU; the result is what is returned. Nothing is checked.
-
-    Parameters
-    ----------
-    z : complex array, n3 x n, or n3 x n x c for 2 c planes, c at most 4
-    tau : float
-    """
-    return _shrink_packed(fourier("fft", z if z.ndim == 3 else z[:, :, None], 0, overwrite=True), tau).reshape(z.shape)
-
-
 def _shrink_packed(spectrum: Array, tau: float) -> Array:
     """Threshold the spectrum of pairs of real planes x1 + i x2, and transform it back.
 
     A row of x1 + i x2 at frequency f, and the conjugate of that at -f, are sqrt(2) times a rotation of the two rows
     that x1 and x2 have at f; so they take the place of these, with sqrt(2) times the threshold, and no row is unpacked.
     """
-    shrink_slices(spectrum.swapaxes(1, 2), 2**0.5 * tau, mirrored=True)
+    thresholding.shrink_slices(spectrum.swapaxes(1, 2), 2**0.5 * tau, mirrored=True)
     return fourier("ifft", spectrum, 0, overwrite=True)
+
+
+def tensor_nuclear_symmetric(x: Array, tau: float, multiplicity: Array | None = None) -> Array:
+    r"""`tensor_nuclear` along the first axis of two stacked real symmetric matrices, in place.
+
+    The Fourier slices are the sum and the difference of both, so that two calls of `nuclear_symmetric` do.
+
+    With multiplicities row and column i of X stand for :math:`d_i` equal ones: the large matrices have the singular
+    values of :math:`D^{1/2} X D^{1/2}`, and :math:`D^{-1/2} \operatorname{prox}(D^{1/2} X D^{1/2}) D^{-1/2}` is what
+    their prox has once of each row and column.
+
+    Parameters
+    ----------
+    x : array of float32 or float64, 2 x n x n
+        Both matrices symmetric, which is not checked. Is overwritten.
+    tau : float
+        Not negative.
+    multiplicity : array of n numbers, optional
+        Positive, in the library of `x`.
+
+    Returns
+    -------
+    array
+        The tensor nuclear norm of the result, of the large one with multiplicities: a number on the device, which is
+        not waited for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import prox
+    >>> x = np.stack([np.full((3, 3), 2.0), np.eye(3)])
+    >>> expected = prox.tensor_nuclear(x, 0.5, axis=0)
+    >>> norm = prox.tensor_nuclear_symmetric(x, 0.5)
+    >>> np.allclose(x, expected)
+    True
+    """
+    _square(checks.in_place(x, "x", 3))
+    if len(x) != 2:
+        raise ValueError(f"`x` must have the shape 2 x n x n, got {x.shape}.")
+    return shrink_symmetric_pair(x, checks.threshold(tau, "tau"), multiplicity)

@@ -6,7 +6,7 @@ Wen, Yin: A feasible method for optimization with orthogonality constraints, Mat
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, threads
 from gpuensemble._array.devices import Array, device_of, namespace, to_host
 
 BLOCK_ROWS, DEVICE_ROWS = 1 << 13, 1 << 18  # rows worked on at a time: on the CPU they stay in the cache
@@ -267,8 +267,7 @@ def _flags(*flags: Array) -> list[bool]:
 
 def row_blocks(n: int, device: str) -> list[slice]:
     """Slices of a few of n rows at a time."""
-    size = BLOCK_ROWS if device == "cpu" else DEVICE_ROWS
-    return [slice(first, first + size) for first in range(0, n, size)]
+    return threads.spans(n, BLOCK_ROWS if device == "cpu" else DEVICE_ROWS)
 
 
 def _blocks(x: Array) -> list[tuple]:

@@ -183,6 +183,16 @@ def numbers_of(value: Any, name: str, ndim: int = 0) -> Array:
     return value.astype("complex128" if value.dtype.kind == "c" else "float64")
 
 
+def in_place(value: Any, name: str, ndim: int) -> Array:
+    """An array of float32 or float64 with `ndim` axes and at least one entry, as it is: a copy would be overwritten."""
+    dtype = getattr(getattr(value, "dtype", None), "name", type(value).__name__)
+    if dtype not in FLOATS:
+        raise TypeError(f"`{name}` must be an array of float32 or float64, got {dtype}.")
+    if value.ndim != ndim or value.size == 0:
+        raise ValueError(f"`{name}` must have {ndim} axes and one entry, got an array of shape {value.shape}.")
+    return value
+
+
 def threshold(value: Any, name: str) -> float:
     """A number, finite and not negative."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):

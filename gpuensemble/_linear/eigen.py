@@ -18,3 +18,10 @@ def leading(matrix: Array, k: int) -> tuple[Array, Array]:
         values, found = xp.linalg.eigh(matrix)
     values, found = values[::-1][:k], found[:, ::-1][:, :k]
     return values, found if k == len(matrix) else found.copy()  # a view would hold all of them
+
+
+def whole(matrix: Array) -> tuple[Array, Array]:
+    """All eigenvalues of a symmetric matrix, ascending, and eigenvectors; NumPy would turn float32 into float64."""
+    if device_of(matrix) == "cpu":
+        return eigh(matrix, driver="evd", check_finite=False)
+    return namespace(matrix).linalg.eigh(matrix)

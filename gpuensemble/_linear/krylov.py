@@ -89,3 +89,12 @@ def singular_triples(x: Array, start: Array, n_passes: int) -> Triples:
     left, sigma, right = xp.linalg.svd(inner)
     v, u = v @ left, u @ right.T
     return Triples(u, sigma, v, ((v - before @ (before.T @ v)) ** 2).sum(0) ** 0.5)
+
+
+def adapted(n_steps: int, error: float, low: float, most: int) -> int:
+    """Steps of the next block iteration: 2 more if the error was above 1, 1 more if near it, 1 less below `low`.
+
+    An error of 0 says that there was no block iteration.
+    """
+    more = 2 if error > 1 else 1 if error > 0.3 else -1 if 0 < error < low else 0
+    return min(max(n_steps + more, 1), most)

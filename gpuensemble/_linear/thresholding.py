@@ -5,31 +5,16 @@ The thresholds belong to the singular values in descending order: sigma becomes 
 
 from typing import Any, NamedTuple
 
-import scipy.linalg
-
 from gpuensemble._array.devices import Array, device_of, namespace, on, to_host
 from gpuensemble._kernels.cpu import slices as cpu_slices
 from gpuensemble._kernels.cuda import slices as cuda_slices
+from gpuensemble._linear.eigen import whole
 
 SLICE_ROWS = 8  # a slice has at most so many rows
 PAIRED = (2, 4, 6, 8)  # rows of a slice that can come in pairs
 SMALL = 128  # up to this size the Gram matrices of a batch are made and used at once, by measurement
 BATCHED = 32  # up to this size CuPy's SVD is batched
 CARE = {"float32": 1e-2, "float64": 1e-5}  # of the largest singular value: the Gram matrix blurs smaller ones
-FEW = 8  # an eighth of the eigenvectors, or less, are found one by one
-
-
-class Shrunk(NamedTuple):
-    """A matrix after thresholding: the matrix, its singular values, and singular vectors of its shorter side.
-
-    `values` are descending, and `basis` has a column for each of them, on the right of a square matrix. On the CPU
-    those that vanished are left out. `unsure`: whether a value was too small to be exact; see `by_gram_at_once`.
-    """
-
-    matrix: Array
-    values: Array
-    basis: Array
-    unsure: Any = False
 
 
 class Layout(NamedTuple):
@@ -64,7 +49,7 @@ def thresholded(x: Array, tau: float, weights: Array | None) -> Array:
     if name == "gram":
         if x.ndim > 2:
             return namespace(x).stack([thresholded(part, tau, weights) for part in x])
-        return by_gram(x, thresholds(x, tau, weights)).matrix
+        return by_gram(x, thresholds(x, tau, weights))
     return {"slices": by_slices, "products": by_products, "svd": by_svd}[name](x, tau, weights)
 
 
@@ -100,7 +85,7 @@ def by_products(x: Array, tau: float, weights: Array | None) -> Array:
 def by_slices(x: Array, tau: float, weights: Array | None) -> Array:
     """By the kernel for slices with at most 8 rows or columns."""
     xp = namespace(x)
-    work = x.astype(xp.result_type(x.dtype, "complex64"))
+    work = x.astype(xp.result_type(x.dtype, "complex64"), order="C")  # in another order `reshape` would copy
     slices = work.reshape(-1, *x.shape[-2:])
     shrink_slices(slices if x.shape[-2] <= x.shape[-1] else slices.swapaxes(1, 2), tau, weights)
     return work if x.dtype.kind == "c" else xp.ascontiguousarray(work.real)
@@ -114,7 +99,10 @@ def shrink_slices(slices: Array, tau: float, weights: Array | None = None, mirro
     """
     xp, kernels = namespace(slices), cpu_slices if device_of(slices) == "cpu" else cuda_slices
     order = sorted(range(3), key=lambda axis: -slices.strides[axis])
-    flat = slices.transpose(*order).view(slices.real.dtype).reshape(-1)
+    ordered = slices.transpose(*order)
+    if not ordered.flags.c_contiguous:
+        raise ValueError(f"`slices` must be a transposition of a contiguous array, got strides {slices.strides}.")
+    flat = ordered.view(slices.real.dtype).reshape(-1)
     n, rows, length = slices.shape
     size, period = (n // 2 + 1, n) if mirrored else (n, 0)
     slice_stride, row_stride, step = (stride // slices.itemsize for stride in slices.strides)
@@ -125,64 +113,46 @@ def shrink_slices(slices: Array, tau: float, weights: Array | None = None, mirro
         kernels.shrink_slices(flat, layout, float(tau), weights)
 
 
-def by_gram(x: Array, limits: Array, n_wanted: int | None = None) -> Shrunk:
+def by_gram(x: Array, limits: Array) -> Array:
     """By the eigenvectors of the Gram matrix, one matrix, in levels.
 
     The Gram matrix has an error of the order of eps sigma_1^2. So only the singular values above CARE sigma_1 are taken
     from it; they are deflated, and the rest has a Gram matrix of its own, unless its thresholds are above all of it.
-    `n_wanted`: how many singular values to look for at first; all, if that turns out to be too few.
     """
     if x.shape[0] < x.shape[1]:
-        turned = by_gram(x.conj().T, limits, n_wanted)
-        return turned._replace(matrix=turned.matrix.conj().T)
+        return by_gram(x.conj().T, limits).conj().T
     care, size, done = CARE[x.real.dtype.name], x.shape[1], 0
     on_host = to_host(limits)
-    levels: list[Shrunk] = []
+    out: Any = 0
+    bases: list[Array] = []
     while True:
-        sigma, vectors = _leading(x.conj().T @ x, size - done, n_wanted)
+        sigma, vectors = _leading(x.conj().T @ x, size - done)
         host = to_host(sigma)
         trusted = int((host >= care * host[0]).sum())
         bound = care * host[0] if trusted < len(host) else host[-1]  # of the values that are left
         vectors = vectors[:, :trusted]
-        for level in levels:  # rounding has left a little of the deflated vectors
-            vectors = vectors - level.basis @ (level.basis.conj().T @ vectors)
-        levels.append(_shrunk(x, vectors, sigma[:trusted], limits[done : done + trusted]))
-        done += trusted
+        for basis in bases:  # rounding has left a little of the deflated vectors
+            vectors = vectors - basis @ (basis.conj().T @ vectors)
+        level, basis = _shrunk(x, vectors, sigma[:trusted], limits[done : done + trusted])
+        out, done = out + level if bases else level, done + trusted
         if done == size or on_host[done:].min() >= bound:
-            return _together(levels)
-        n_wanted = None if n_wanted is None or trusted == len(host) else n_wanted - trusted
+            return out
+        bases.append(basis)
         x = x - (x @ vectors) @ vectors.conj().T
 
 
-def by_gram_at_once(x: Array, limits: Array) -> Shrunk:
-    """`by_gram` without a second level, and without waiting for the device: `unsure` is an array of one bool."""
-    if x.shape[0] < x.shape[1]:
-        turned = by_gram_at_once(x.conj().T, limits)
-        return turned._replace(matrix=turned.matrix.conj().T)
-    sigma, vectors = _leading(x.conj().T @ x, x.shape[1], None)
-    largest = namespace(x).maximum(sigma, limits)
-    unsure = (largest < CARE[x.real.dtype.name] * sigma[0]).any()
-    return _shrunk(x, vectors, sigma, limits)._replace(unsure=unsure)
-
-
-def _leading(gram: Array, size: int, n_wanted: int | None) -> tuple[Array, Array]:
-    """Singular values, descending, and vectors from a Gram matrix: `size` of them, or `n_wanted` if these are few."""
-    # Filtered block iterations from an earlier basis, with a Cholesky factorisation to prove that nothing is missed,
-    # took as long as LAPACK's few eigenvectors at n = 800 and 1600, which need no proof.
+def _leading(gram: Array, size: int) -> tuple[Array, Array]:
+    """The first `size` singular values, descending, and their vectors from a Gram matrix."""
     xp = namespace(gram)
-    if n_wanted is not None and n_wanted * FEW <= len(gram) and device_of(gram) == "cpu":
-        last = len(gram) - 1
-        squares, vectors = scipy.linalg.eigh(
-            gram, subset_by_index=(last + 1 - n_wanted, last), overwrite_a=True, check_finite=False
-        )
-        size = n_wanted
-    else:
-        squares, vectors = xp.linalg.eigh(gram)
+    squares, vectors = xp.linalg.eigh(gram)
     return xp.maximum(squares[::-1][:size], 0) ** 0.5, vectors[:, ::-1][:, :size]
 
 
-def _shrunk(x: Array, vectors: Array, sigma: Array, limits: Array) -> Shrunk:
-    """x on some right singular vectors, its singular values reduced; on the CPU without those that vanish."""
+def _shrunk(x: Array, vectors: Array, sigma: Array, limits: Array) -> tuple[Array, Array]:
+    """x on some right singular vectors, its singular values reduced; on the CPU without those that vanish.
+
+    Returns the vectors that were used as well.
+    """
     xp = namespace(x)
     kept = sigma > limits
     if device_of(x) == "cpu":
@@ -190,15 +160,13 @@ def _shrunk(x: Array, vectors: Array, sigma: Array, limits: Array) -> Shrunk:
         share = (sigma - limits) / sigma
     else:
         share = xp.where(kept, (sigma - limits) / xp.where(kept, sigma, 1), 0)
-    return Shrunk(((x @ vectors) * share) @ vectors.conj().T, share * sigma, vectors)
+    return ((x @ vectors) * share) @ vectors.conj().T, vectors
 
 
-def _together(levels: list[Shrunk]) -> Shrunk:
-    if len(levels) == 1:
-        return levels[0]
-    xp = namespace(levels[0].matrix)
-    matrix = levels[0].matrix
-    for level in levels[1:]:
-        matrix = matrix + level.matrix
-    values = xp.concatenate([level.values for level in levels])
-    return Shrunk(matrix, values, xp.concatenate([level.basis for level in levels], axis=1))
+def shrink_symmetric(x: Array, tau: float) -> Array:
+    """`prox.nuclear_symmetric`: singular values are absolute eigenvalues."""
+    xp = namespace(x)
+    values, vectors = whole(x)
+    kept = xp.maximum(abs(values) - tau, 0)
+    xp.matmul(vectors * xp.copysign(kept, values), vectors.T, out=x)
+    return kept.sum()

@@ -58,7 +58,7 @@ def test_every_variable_of_every_iterate_is_the_transcription_s(xp, n, transform
     state, path = solver._while_zero(rows, copies, transform, 0.002, 0, "float64")
     assert len(path) == 0
     kernels = cpu_lta if xp is np else cuda
-    shrink = (solver.Partitions if transform == "partition" else solver.Samples)(state.tensor, copies, kernels)
+    shrink = solver.shrinkage(transform, state.tensor, copies)
     group, nonzero, compared = to_host(group), 0, 0
     for step, expected in zip(solver.steps(0.002), literal_lta.iterations(labels, transform), strict=False):
         shrink(state.tensor, step.inverse)
@@ -114,33 +114,6 @@ def test_the_first_iterates_are_zero_and_skipped(transform):
     assert 20 < len(path) <= zeros < len(iterates)
     group = m.merge().group if transform == "partition" else np.arange(40)
     np.testing.assert_allclose(state.error[np.ix_(group, group)], iterates[len(path) - 1].E, atol=1e-12)
-
-
-# name: the two columns of every slice, from random ones
-SLICES = {
-    "random": lambda x, y: (x, y),
-    "equal columns": lambda x, y: (x, x),
-    "a zero column": lambda x, y: (0 * x, y),
-    "zero": lambda x, y: (0 * x, 0 * y),
-    "graded": lambda x, y: (x, 1e-7 * y),
-    "almost equal columns": lambda x, y: (x, x + 1e-7 * y),
-}
-
-
-@pytest.mark.parametrize("tau", [0.0, 1e-6, 1.0, 30.0])
-@pytest.mark.parametrize("name", SLICES)
-def test_slices_are_shrunk_as_lapack_does(xp, name, tau):
-    rng = np.random.default_rng(4)
-    tensor = np.stack(SLICES[name](*rng.standard_normal((2, 21, 21))))
-    expected, norm = literal_lta.tensor_nuclear(tensor, tau, 2)
-    largest = np.linalg.norm(np.moveaxis(np.fft.fft(tensor), 2, 0), 2, (1, 2)).max()
-    shrink = solver.Samples(xp.asarray(tensor), None, cpu_lta if xp is np else cuda)
-    for _ in range(2):  # the second time in the basis of the first
-        found = xp.asarray(tensor.copy())
-        norm_found = float(shrink(found, tau))
-    np.testing.assert_allclose(to_host(found), expected, atol=1e-12 * largest)
-    assert norm_found == pytest.approx(norm, abs=1e-12 * 21 * largest)
-    np.testing.assert_allclose(to_host(shrink.second()), expected[1], atol=1e-12 * largest)
 
 
 # ------------------------------------------------------------------------------------------------ laws

@@ -11,6 +11,7 @@ import gpuensemble as ge
 from cudasim import standin
 from gpuensemble._array import checks
 from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._linear import sequence
 from gpuensemble.estimators.rsec import solver
 from support import random_codes
 
@@ -216,7 +217,7 @@ def test_eight_arrays_are_enough(monkeypatch, penalty, most, blocks):
     n = 400
     monkeypatch.setitem(solver.BLOCK_NUMBERS, "cpu", n)
     if not blocks:
-        monkeypatch.setattr(solver, "PROBES", n)  # a block of this width is not tried
+        monkeypatch.setattr(sequence, "PROBES", n)  # a block of this width is not tried
     s = similarity(ensemble(n)[1])
     tracemalloc.start()
     try:

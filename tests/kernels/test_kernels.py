@@ -17,8 +17,10 @@ from gpuensemble import Membership
 from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cpu import membership as cpu
+from gpuensemble._kernels.cpu import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble._kernels.cuda import membership as cuda
+from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
 from gpuensemble.estimators.lta import solver
@@ -212,19 +214,19 @@ def test_lta_has_the_same_bits(device, n, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n", [2, 7, 40])
-def test_slices_of_two_have_the_same_bits(device, n, dtype):
+@pytest.mark.parametrize(("m", "n"), [(2, 2), (7, 7), (40, 40), (19, 8)])
+def test_slices_of_two_have_the_same_bits(device, m, n, dtype):
     rng, half = np.random.default_rng(n), n // 2 + 1
-    tensor = rng.standard_normal((2, n, n)).astype(dtype)
-    spectrum = np.empty((2, n, half), np.result_type(dtype, "complex64"))
+    tensor = rng.standard_normal((2, m, n)).astype(dtype)
+    spectrum = np.empty((2, m, half), np.result_type(dtype, "complex64"))
     basis = rng.standard_normal((2, half)) + 1j * rng.standard_normal((2, half))
     factor = rng.standard_normal((4, half)).astype(dtype)
     on_device = tuple(device.asarray(array) for array in (tensor, spectrum, basis))
-    sums = cpu_lta.pair_spectrum(tensor, spectrum, basis)
-    check(cuda_lta.pair_spectrum(*on_device), sums, device, exact=True)
+    sums = cpu_pairs.pair_spectrum(tensor, spectrum, basis)
+    check(cuda_pairs.pair_spectrum(*on_device), sums, device, exact=True)
     check(on_device[1], spectrum, device, exact=True)
-    cpu_lta.pair_tensor(spectrum, factor, tensor)
-    cuda_lta.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
+    cpu_pairs.pair_tensor(spectrum, factor, tensor)
+    cuda_pairs.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
     check(on_device[1], spectrum, device, exact=True)
     check(on_device[0], tensor, device, exact=True)
 

@@ -19,7 +19,8 @@ ORDERS = ("forward", "reverse")
 KERNELS = Path(__file__).parents[2] / "kernels"
 SOURCE = (KERNELS / "membership.cu").read_text()
 SOURCES = {"shrink_slices": (KERNELS / "slices.cu").read_text()}  # of a kernel that is not in membership.cu
-SOURCES |= dict.fromkeys(("lta_update", "pair_gram", "pair_multiply"), (KERNELS / "lta.cu").read_text())
+SOURCES |= {"lta_update": (KERNELS / "lta.cu").read_text()}
+SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), (KERNELS / "pairs.cu").read_text())
 C_TYPES = {
     "unsigned char": np.uint8,
     "unsigned short": np.uint16,

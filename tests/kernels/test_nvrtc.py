@@ -51,8 +51,9 @@ def covering_instantiations():
     return tuple(chosen)
 
 
-LTA = tuple(f"{name}<{kind}>" for name in ("lta_update", "pair_gram", "pair_multiply") for kind in FLOATS)
-COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA}
+LTA = tuple(f"lta_update<{kind}>" for kind in FLOATS)
+PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for kind in FLOATS)
+COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
 
 

@@ -2,10 +2,6 @@
 
 `lta_update` makes one pass over the n x n arrays, in place, with the bits of its twin. Symmetrising needs each entry's
 mirror image, so a tile of SIDE x SIDE entries is worked on together with its own.
-
-The Fourier slices of the two stacked matrices are n x 2. `pair_spectrum` transforms some rows at a time and adds up the
-2 x 2 Gram matrices of all slices while the rows are in the cache; `pair_tensor` multiplies by 2 x 2 factors on the way
-back.
 """
 
 import numpy as np
@@ -15,7 +11,6 @@ from gpuensemble._kernels.cpu.compiling import kernel
 
 SIDE = 32  # of a tile: the buffers of two tiles stay in the L1 cache
 PARTS = 4  # of the work, for each thread
-ROWS = 16  # rows transformed at a time: their spectrum stays in the L2 cache
 
 
 def lta_update(tensor, similarity, error, first, third, step):
@@ -131,79 +126,3 @@ def _second(p2, l3, a, e, mu, next_inverse, share, back, next_back, i, j, own, m
             l3[row, column] = multiplier
             p2[row, column] = (s - error + next_back * error + c - multiplier * next_inverse) * half
             worst[x] = _larger(worst[x], _larger(abs(residual), abs(p + error - s)))
-
-
-def pair_spectrum(tensor, spectrum, basis):
-    """The Fourier transform of the rows of both matrices, and sums over rows of the Gram matrices in a basis.
-
-    Parameters
-    ----------
-    tensor : array, 2 x n x n
-    spectrum : complex array, 2 x n x F, F = n // 2 + 1
-        Is written.
-    basis : array of complex128, 2 x F
-        alpha and beta of each frequency: the columns (alpha, -beta') and (beta, alpha') are orthonormal.
-
-    Returns
-    -------
-    array of float64, blocks of rows x 4 x F
-        |y1|^2, |y2|^2, and real and imaginary part of y1' y2, for the slice [y1 y2] in that basis.
-    """
-    n = len(tensor[0])
-    sums = np.zeros((-(-n // ROWS), 4, spectrum.shape[2]))
-
-    def task(block):
-        rows = slice(block * ROWS, (block + 1) * ROWS)
-        np.fft.rfft(tensor[:, rows], axis=-1, out=spectrum[:, rows])
-        _gram(spectrum[0, rows], spectrum[1, rows], basis[0], basis[1], *sums[block])
-
-    list(threads.pool().map(task, range(len(sums))))
-    return sums
-
-
-def pair_tensor(spectrum, factor, tensor):
-    """The slices times their 2 x 2 factors, in place, and transformed back.
-
-    Parameters
-    ----------
-    spectrum : complex array, 2 x n x F
-    factor : array, 4 x F, of the real type of the spectrum
-        Of each frequency the Hermitian matrix (w11, w22, re w12, im w12).
-    tensor : array, 2 x n x n
-        Is written.
-    """
-    n = len(tensor[0])
-
-    def task(first):
-        rows = slice(first, first + ROWS)
-        _multiply(spectrum[0, rows], spectrum[1, rows], *factor)
-        np.fft.irfft(spectrum[:, rows], n, axis=-1, out=tensor[:, rows])
-
-    list(threads.pool().map(task, range(0, n, ROWS)))
-
-
-@kernel
-def _gram(first, second, alpha, beta, one, two, re, im):
-    """Adds the products of some rows to the sums of each frequency."""
-    for y in range(len(first)):
-        for f in range(len(one)):
-            z1, z2 = first[y, f], second[y, f]
-            a, ai, b, bi = alpha[f].real, alpha[f].imag, beta[f].real, beta[f].imag
-            u, ui, v, vi = z1.real, z1.imag, z2.real, z2.imag
-            p, pi = (u * a - ui * ai) - (v * b + vi * bi), (u * ai + ui * a) - (vi * b - v * bi)
-            q, qi = (u * b - ui * bi) + (v * a + vi * ai), (u * bi + ui * b) + (vi * a - v * ai)
-            one[f] += p * p + pi * pi
-            two[f] += q * q + qi * qi
-            re[f] += p * q + pi * qi
-            im[f] += p * qi - pi * q
-
-
-@kernel
-def _multiply(first, second, one, two, re, im):
-    for y in range(len(first)):
-        for f in range(len(one)):
-            z1, z2 = first[y, f], second[y, f]
-            u, ui, v, vi = z1.real, z1.imag, z2.real, z2.imag
-            a, b, c, d = one[f], two[f], re[f], im[f]
-            first[y, f] = complex(u * a + (v * c + vi * d), ui * a + (vi * c - v * d))
-            second[y, f] = complex(v * b + (u * c - ui * d), vi * b + (ui * c + u * d))

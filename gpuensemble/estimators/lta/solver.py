@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 
-from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble import prox
+from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._array.progress import shown
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cuda import lta as cuda_lta
@@ -38,7 +38,7 @@ class Step(NamedTuple):
     next_back: float
 
 
-class State(NamedTuple):
+class Variables(NamedTuple):
     """The variables between two iterations."""
 
     tensor: Array  # T1 and T2
@@ -74,7 +74,7 @@ def coassociation(
     rows, group, copies = m.merge() if transform == "partition" else (m, None, xp.ones(len(m.codes)))
     copies = copies.astype("float64")
     state, zeros = _while_zero(rows, copies, transform, lambda_error, max_iter, dtype)
-    shrink = (Partitions if transform == "partition" else Samples)(state.tensor, copies, kernels)
+    shrink = shrinkage(transform, state.tensor, copies)
     path = xp.zeros((max_iter, 2))
     path[: len(zeros)] = xp.asarray(zeros)
     hold = FLOAT32_HOLD if dtype == "float32" and tol < FLOAT32_TOL * len(m.codes) else 1
@@ -124,7 +124,7 @@ def _symmetric(second: Array, group: Array | None) -> Array:
 
 def _while_zero(
     m: Membership, copies: Array, transform: str, lambda_error: float, max_iter: int, dtype: str
-) -> tuple[State, np.ndarray]:
+) -> tuple[Variables, np.ndarray]:
     """The state after the first iterations, all with P = 0, and their residuals and objectives.
 
     As long as P is zero, an entry of a variable depends on the same entry of A alone, which has r + 1 values. So the
@@ -148,17 +148,17 @@ def _while_zero(
     for out, table in zip(tensor, small.tensor, strict=True):
         out[...] = to_device(table[places], m.device)[level]
     others = (to_device(table[places], m.device)[level] for table in small[2:])
-    return State(tensor, similarity, *others), np.array(path).reshape(-1, 2)
+    return Variables(tensor, similarity, *others), np.array(path).reshape(-1, 2)
 
 
-def _small(r: int, dtype: str) -> tuple[State, tuple]:
+def _small(r: int, dtype: str) -> tuple[Variables, tuple]:
     """The state at the start for a symmetric A that has the values 0, 1/r, ..., 1, and where it has them."""
     side = math.isqrt(2 * (r + 1)) + 1
     rows, columns = np.triu_indices(side)
     values = np.ones((side, side), dtype)
     places = rows[: r + 1], columns[: r + 1]
     values[places] = values[places[::-1]] = np.arange(r + 1).astype(dtype) / np.dtype(dtype).type(r)
-    return State(np.stack([0 * values, values / 2]), values, *(np.zeros_like(values) for _ in range(3))), places
+    return Variables(np.stack([0 * values, values / 2]), values, *(np.zeros_like(values) for _ in range(3))), places
 
 
 def _counts(level: Array, copies: Array, r: int) -> np.ndarray:
@@ -185,102 +185,26 @@ def _bound(tables: list[np.ndarray], counts: np.ndarray, transform: str) -> floa
 
 
 class Partitions:
-    """P for the transform along the two stacked matrices: their sum and their difference are symmetric.
+    """P for the transform along the two stacked matrices, both symmetric; P2 is kept, in whose place the next T2 comes.
 
-    Equal rows and columns stand for `copies` of them: singular values are those of D^1/2 X D^1/2, D the copies.
+    A row stands for `copies` equal ones.
     """
 
-    def __init__(self, tensor: Array, copies: Array, kernels: Any):
-        self.root = (copies**0.5).astype(tensor.dtype)
-        self.last = None
+    def __init__(self, copies: Array):
+        self.copies, self.last = copies, None
 
     def __call__(self, tensor: Array, tau: float) -> Array:
         """T becomes P; returns its norm."""
-        self.last = None
-        one, two = tensor
-        one += two
-        two *= -2
-        two += one
-        norm = self._shrink(one, tau) + self._shrink(two, tau)
-        one += two
-        one *= 0.5
-        namespace(tensor).subtract(one, two, out=two)
-        self.last = two.copy()
-        return norm / 2
-
-    def _shrink(self, x: Array, tau: float) -> Array:
-        """Singular value thresholding in place; returns the nuclear norm."""
-        xp = namespace(x)
-        x *= self.root
-        x *= self.root[:, None]
-        values, vectors = self._eigh(x)
-        kept = xp.maximum(abs(values) - tau, 0)
-        xp.matmul(vectors * xp.copysign(kept, values), vectors.T, out=x)
-        x /= self.root
-        x /= self.root[:, None]
-        return kept.sum()
-
-    @staticmethod
-    def _eigh(x: Array) -> tuple[Array, Array]:
-        """Eigenvalues and eigenvectors of a symmetric matrix; NumPy would turn float32 into float64."""
-        if device_of(x) == "cpu":
-            return eigh(x, driver="evd", check_finite=False)
-        return namespace(x).linalg.eigh(x)
+        self.last = None  # beside the prox there is no room for it
+        norm = prox.tensor_nuclear_symmetric(tensor, tau, self.copies)
+        self.last = tensor[1].copy()
+        return norm
 
     def second(self) -> Array:
         """The last P2."""
         return self.last
 
 
-class Samples:
-    """P for the transform along the samples, as published: each Fourier slice is n x 2.
-
-    The 2 x 2 Gram matrix of a slice Z gives its singular values and a factor W with P = Z W. It is taken in the basis
-    of right singular vectors that the last iteration ended with: there the small singular value has a column of its own
-    and is not lost beside the large one.
-    """
-
-    def __init__(self, tensor: Array, copies: Array, kernels: Any):
-        xp, n = namespace(tensor), tensor.shape[1]
-        half = n // 2 + 1
-        self.kernels = kernels
-        self.spectrum = xp.empty((2, n, half), xp.result_type(tensor.dtype, "complex64"))
-        self.basis = xp.zeros((2, half), "complex128")
-        self.basis[0] = 1
-        self.times = xp.full(half, 2.0)  # a slice stands for itself and its conjugate, but for the outer ones
-        self.times[0] = 1
-        if n % 2 == 0:
-            self.times[-1] = 1
-
-    def __call__(self, tensor: Array, tau: float) -> Array:
-        """T becomes P; returns its norm."""
-        gram = self.kernels.pair_spectrum(tensor, self.spectrum, self.basis).sum(0)
-        factor, self.basis, norms = _factor(gram, self.basis, tau)
-        self.kernels.pair_tensor(self.spectrum, factor.astype(tensor.dtype), tensor)
-        return (self.times * norms).sum() / tensor.shape[1]
-
-    def second(self) -> Array:
-        """The last P2."""
-        return namespace(self.spectrum).fft.irfft(self.spectrum[1], self.spectrum.shape[1])
-
-
-def _factor(gram: Array, basis: Array, tau: float) -> tuple[Array, Array, Array]:
-    """The factor W of each slice, its right singular vectors, and the sum of its shrunken singular values.
-
-    One Jacobi rotation makes the Gram matrix (a, c; c', b) diagonal, and turns the basis.
-    """
-    xp = namespace(gram)
-    a, b, c = gram[0], gram[1], gram[2] + 1j * gram[3]
-    size = abs(c)
-    safe = xp.where(size > 0, size, 1)
-    slope = (b - a) / (2 * safe)
-    tangent = xp.where(size > 0, xp.copysign(1 / (abs(slope) + (slope**2 + 1) ** 0.5), slope), 0)
-    cosine = 1 / (tangent**2 + 1) ** 0.5
-    sine = tangent * cosine * (c / safe)
-    alpha, beta = cosine * basis[0] - sine.conj() * basis[1], sine * basis[0] + cosine * basis[1]
-    sigma = xp.maximum(xp.stack([a - tangent * size, b + tangent * size]), 0) ** 0.5
-    kept = xp.maximum(sigma - tau, 0)
-    one, two = kept / xp.where(kept > 0, sigma, 1)
-    weight, mixed = abs(alpha) ** 2, (two - one) * (alpha * beta)
-    factor = xp.stack([one * weight + two * (1 - weight), one * (1 - weight) + two * weight, mixed.real, mixed.imag])
-    return factor, xp.stack([alpha, beta]), kept.sum(0)
+def shrinkage(transform: str, tensor: Array, copies: Array) -> Any:
+    """What makes P of T (Eq. 12), in place; along the samples, as published, each Fourier slice is n x 2."""
+    return Partitions(copies) if transform == "partition" else prox.SlicePairs(tensor)

@@ -12,16 +12,16 @@ thresholding, then J: 5 or 6, and 2 more for a short time.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._array.devices import Array, device_of, namespace, to_host
+from gpuensemble._array.threads import spans
 from gpuensemble._linear import krylov
 from gpuensemble._linear.eigen import leading
-from gpuensemble.prox import mcp_weights
+from gpuensemble.prox import NuclearSequence, mcp_weights
 
 MU_MAX = 1e10
 BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # of a block of rows; on the CPU so many stay in the cache
-PROBES = 4  # random columns in the block of singular vectors
-ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of J, relative to its largest singular value, and of F
-MAX_PASSES, MAX_DEPTH = 6, 16  # of the block iterations for J and for F
+ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of F
+MAX_DEPTH = 16  # of the block iteration for F
 
 
 class Settings(NamedTuple):
@@ -52,7 +52,7 @@ def solve(
     similarity: Array, n_clusters: int, settings: Settings, rng: Any, watch: Callable = lambda state: None
 ) -> Solution:
     """Algorithm 1 (gamma is None) or 2 for S, which is overwritten; `watch` is called after each iteration."""
-    state = _State(similarity, n_clusters, settings, rng)
+    state = _Iterate(similarity, n_clusters, settings, rng)
     for outer in range(1 if settings.gamma is None else settings.n_outer):
         state.begin(outer)
         for _ in range(settings.max_iter):
@@ -70,7 +70,7 @@ def solve(
     return Solution(representation, error, state.f, state.residuals, objectives, residual < settings.tol)
 
 
-class _State:
+class _Iterate:
     """The variables of the iteration, rotated by Q'."""
 
     def __init__(self, similarity: Array, n_clusters: int, settings: Settings, rng: Any):
@@ -79,7 +79,7 @@ class _State:
         order = xp.argsort(-abs(values))
         self.s, self.qt = values[order][:, None], xp.ascontiguousarray(vectors.T[order])
         del vectors
-        self.settings, self.rng, self.n = settings, rng, len(similarity)
+        self.settings, self.n = settings, len(similarity)
         norms = to_host(xp.stack([abs(self.s).max(), xp.linalg.norm(self.s)])).tolist()
         self.mu_start, self.norm = settings.mu or 1.5 / norms[0], norms[1]
         self.shrink = 1 / (1 + self.s**2)
@@ -89,7 +89,9 @@ class _State:
         self.f = xp.zeros((self.n, n_clusters), self.qt.dtype)
         self.half_sums = xp.zeros_like(self.ones)
         self.error: Any = _Columns(self.qt) if settings.gamma is None else _Entries(self.qt, settings.gamma)
-        self.thresholding = _Thresholding(self.qt, min(self.n, 8 * n_clusters + 20), settings.gamma)
+        self.thresholding = NuclearSequence(self.qt[: min(self.n, 8 * n_clusters + 20)].T, rng, largest=1.0)
+        self.weights: Array | None = None  # of the singular values of J
+        self.values_before = self.thresholding.values  # of the J before this one
         self.depth = MAX_DEPTH
         self.residuals: list[float] = []
         self.objectives: list[Array] = []
@@ -99,11 +101,15 @@ class _State:
         self.mu = self.mu_start
         self.y2[...] = 0
         if outer:
-            self.thresholding.weigh()
+            self.weigh(self.settings.gamma)
             self.error.weigh()
             self.j[...] = self.z
-            self.thresholding.try_block(self.j, self.settings.lambda_rank / self.mu, self.rng)
-            self.thresholding.finish(self.j, to_host(self.thresholding.report))
+            self.thresholding(self.j, self.settings.lambda_rank / self.mu, self.weights)
+
+    def weigh(self, gamma: Any) -> None:
+        """Weights (1 - sigma(J) / gamma)_+ of the J before this one (Eq. 24): the last iteration's."""
+        self.weights = namespace(self.z).ones(self.n, self.z.dtype)
+        self.weights[: len(self.values_before)] = mcp_weights(self.values_before, gamma, check=False)
 
     def update_representation(self) -> None:
         """Z (Eq. 13), then Y2 += Z - J (Eq. 17)."""
@@ -160,8 +166,9 @@ class _State:
         self._add_objective(values)
 
     def _add_objective(self, values: Array) -> None:
-        penalty = self.settings.lambda_rank * self.thresholding.penalty()
-        penalty = penalty + self.settings.lambda_error * self.error_penalty
+        sigma, gamma = self.thresholding.values, self.settings.gamma
+        norm = sigma.sum() if gamma is None else _mcp(sigma, gamma).sum()  # of J (Eq. 19)
+        penalty = self.settings.lambda_rank * norm + self.settings.lambda_error * self.error_penalty
         self.objectives[len(self.residuals) :] = [len(values) - values.sum() + penalty]
 
     def update_copy(self) -> None:
@@ -171,7 +178,7 @@ class _State:
         for rows in _blocks(self.z):
             self.y2[rows] *= before / self.mu
             self.j[rows] = self.z[rows] + self.y2[rows]
-        self.thresholding.try_block(self.j, self.settings.lambda_rank / self.mu, self.rng)
+        self.thresholding.begin(self.j, self.settings.lambda_rank / self.mu, self.weights)
 
     def read(self) -> float:
         """What the host must know, in one transfer: the relative residual, and whether J and F need more work."""
@@ -182,102 +189,11 @@ class _State:
         accuracy = ACCURACY[self.z.dtype.name] * min(max(10 * self.mu, 1), 100)
         if reached > accuracy:
             self._full_embedding()
-        self.depth = _adapted(self.depth, reached / accuracy, 0.05, MAX_DEPTH)
+        self.depth = krylov.adapted(self.depth, reached / accuracy, 0.05, MAX_DEPTH)
         self.residuals.append(max(copy, error) / self.norm)
+        self.values_before = self.thresholding.values
         self.thresholding.finish(self.j, report)
         return self.residuals[-1]
-
-
-class _Thresholding:
-    """Singular value thresholding of a sequence of matrices, each near the one before."""
-
-    def __init__(self, qt: Array, width: int, gamma: Any):
-        xp = namespace(qt)
-        self.gamma, self.resting = gamma, False
-        self.n, self.width, self.least_width, self.n_passes, self.largest = len(qt), width, width, 3, 1.0
-        self.v = qt[:width].T
-        self.sigma = self.sigma_before = xp.zeros(1, qt.dtype)
-        self.weights = xp.ones(len(qt), qt.dtype)
-        self.report = xp.zeros(4, qt.dtype)
-
-    def weigh(self) -> None:
-        """Weights (1 - sigma(J) / gamma)_+ of the J before this one (Eq. 24): the last iteration's."""
-        self.weights[...] = 1
-        self.weights[: len(self.sigma_before)] = mcp_weights(self.sigma_before, self.gamma, check=False)
-
-    def penalty(self) -> Array:
-        """The nuclear norm of J, or its gamma-norm (Eq. 19)."""
-        return self.sigma.sum() if self.gamma is None else _mcp(self.sigma, self.gamma).sum()
-
-    def try_block(self, x: Array, tau: float, rng: Any) -> None:
-        """The leading triples by a block iteration; `report` tells whether they are enough."""
-        xp = namespace(x)
-        self.tau, self.block = tau, None
-        if self.resting or 3 * self.width > self.n:
-            return
-        kept = self.v[:, : self.width - PROBES]
-        drawn = rng.standard_normal((self.n, self.width - kept.shape[1]))
-        start = xp.concatenate([kept, to_device(drawn, device_of(x)).astype(x.dtype)], axis=1)
-        _, sigma, _, angle = self.block = krylov.singular_triples(x, start, self.n_passes)
-        bound = tau * self.weights[: self.width]
-        above = sigma > bound
-        # directions outside the block have at most sigma[-1]: a further pass would turn v by this part of the angle
-        error = xp.where(above, angle * sigma[-1] ** 2 / xp.where(above, sigma, 1), 0).max()
-        last = sigma[-1] / xp.maximum(bound[-1], 1e-6 * tau)  # a weight may be 0
-        self.report = xp.stack([error, above.sum().astype(x.dtype), sigma[0], last])
-
-    def finish(self, x: Array, report: Any) -> None:
-        """x becomes J: from the block, or by a full decomposition if the block was too narrow or not accurate."""
-        xp = namespace(x)
-        self.sigma_before = self.sigma
-        error, count, largest, last = map(float, report)
-        accuracy = ACCURACY[x.dtype.name] * max(largest, 1e-300)
-        enough = error <= accuracy and last < 1
-        self.resting = self.block is not None and not enough  # the next one would hardly do better
-        if self.block is not None and enough:
-            u, sigma, self.v, _ = self.block
-            self.sigma = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
-            xp.matmul(u * self.sigma, self.v.T, out=x)
-        else:
-            self._full(x)
-        self.block, self.largest = None, largest or self.largest
-        self._adapt(error / accuracy, count, last)
-
-    def _full(self, x: Array) -> None:
-        """By the eigenvectors of X'X in a third of an SVD's time; that loses half the digits: not for a small tau."""
-        xp = namespace(x)
-        self.block, self.v = None, None
-        if float(xp.finfo(x.dtype).eps) * self.largest / self.tau < ACCURACY[x.dtype.name]:
-            sigma, v = self._from_square(x)
-            left = x @ v
-            self.sigma = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
-            left *= self.sigma / xp.where(self.sigma > 0, sigma, 1)
-        else:
-            left, sigma, v = xp.linalg.svd(x, full_matrices=False)
-            v = v.T
-            self.sigma = xp.maximum(sigma - self.tau * self.weights, 0)
-            left *= self.sigma
-        xp.matmul(left, v.T, out=x)
-        self.v = v[:, : min(2 * self.width, self.n // 3)].copy()
-        count = (self.sigma > 0).sum().astype(x.dtype)
-        self.report = xp.stack([xp.zeros_like(count), count, sigma[0], xp.zeros_like(count)])
-
-    def _from_square(self, x: Array) -> tuple[Array, Array]:
-        """Singular values and right vectors, all of them; on the CPU so many that the least is below its threshold."""
-        n_wanted = 2 * self.width if device_of(x) == "cpu" and 3 * self.width <= self.n else self.n
-        values, v = leading(x.T @ x, n_wanted)
-        if n_wanted < self.n and values[-1] > (self.tau * self.weights[n_wanted - 1]) ** 2:
-            values, v = leading(x.T @ x, self.n)
-        return namespace(x).maximum(values, 0) ** 0.5, v
-
-    def _adapt(self, error: float, count: float, last: float) -> None:
-        """Width and passes of the next block: a width of 1.6 times the rank, and passes to the accuracy."""
-        wanted = max(self.least_width, round(1.6 * count) + 2 * PROBES)
-        if last >= 1:
-            self.width = min(2 * self.width, self.n)
-        elif not 1.4 * count + PROBES <= self.width <= 1.5 * wanted:
-            self.width = min(wanted, self.n)
-        self.n_passes = _adapted(self.n_passes, error, 0.1 * last**2, MAX_PASSES)
 
 
 class _Columns:
@@ -296,7 +212,7 @@ class _Columns:
         factor = self.ratio * (1 - self.kept) - self.kept
         return lambda rows: self.t[rows] * factor
 
-    def update(self, state: _State, tau: float) -> tuple[Array, Array]:
+    def update(self, state: _Iterate, tau: float) -> tuple[Array, Array]:
         """T and the share of its columns that E is; returns |S - S Z - E| and the penalty of E."""
         xp = namespace(self.t)
         factor, squares, difference = self.ratio * (1 - self.kept), 0, 0
@@ -350,7 +266,7 @@ class _Entries:
         xp.matmul(qt, difference, out=out)
         return lambda rows: out[rows]
 
-    def update(self, state: _State, tau: float) -> tuple[Array, Array]:
+    def update(self, state: _Iterate, tau: float) -> tuple[Array, Array]:
         """T; returns |S - S Z - E| and the penalty of E."""
         xp = namespace(self.t)
         rotated, total, penalty = xp.empty_like(self.t), 0, 0
@@ -373,15 +289,6 @@ class _Entries:
         return out
 
 
-def _adapted(n_steps: int, error: float, low: float, most: int) -> int:
-    """Steps of the next block iteration: 2 more if the error was above 1, 1 more if near it, 1 less below `low`.
-
-    An error of 0 says that there was no block iteration.
-    """
-    more = 2 if error > 1 else 1 if error > 0.3 else -1 if 0 < error < low else 0
-    return min(max(n_steps + more, 1), most)
-
-
 def _mcp(x: Array, gamma: float) -> Array:
     """The minimax concave penalty of each entry (Eq. 18)."""
     size = namespace(x).minimum(abs(x), gamma)
@@ -396,6 +303,5 @@ def _scale(degrees: Array) -> Array:
 
 def _blocks(x: Array) -> list[slice]:
     """Rows of a matrix, so many at a time that what is computed from them takes little memory."""
-    n = len(x)
-    step = max(1, BLOCK_NUMBERS["cpu" if device_of(x) == "cpu" else "cuda"] // x.shape[1])
-    return [slice(first, min(first + step, n)) for first in range(0, n, step)]
+    size = BLOCK_NUMBERS["cpu" if device_of(x) == "cpu" else "cuda"] // x.shape[1]
+    return spans(len(x), max(1, size))

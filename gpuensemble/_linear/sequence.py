@@ -1,0 +1,182 @@
+"""Singular value thresholding of a sequence of matrices, each near the one before: `prox.NuclearSequence`."""
+
+import math
+from typing import Any
+
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._linear import krylov
+from gpuensemble._linear.eigen import leading
+
+PROBES = 4  # random columns in the block of singular vectors
+ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of a block, by estimate, relative to the largest singular value
+MAX_PASSES = 6  # of the block iteration
+
+
+class NuclearSequence:
+    r"""Singular value thresholding of real matrices in a sequence, each near the one before: in place, warm-started.
+
+    A call makes of :math:`X = U \operatorname{diag}(\sigma) V'` the matrix
+    :math:`U \operatorname{diag}((\sigma - \tau w)_+) V'`, as `nuclear` does. The singular vectors of the last result,
+    and a few random columns, start a block power iteration, which finds those of a result of low rank in a few
+    products. The smallest singular value of the block tells whether others may pass their thresholds, and the last turn
+    of its vectors how accurate they are; if that is not enough, a full decomposition follows. Width and passes of the
+    next block are adapted. A block is tried only if it is no wider than a third of the matrix.
+
+    Parameters
+    ----------
+    start : array of float32 or float64, n x p
+        What the first p right singular vectors of the first matrix may be near to; any columns do. It also gives the
+        library, the device, the dtype and the number of columns of all matrices. A block has p columns at least: ask
+        for more than the rank of the results.
+    rng : numpy.random.Generator
+        What random columns are drawn from, on the host.
+    largest : float, optional
+        About how large the largest singular value of the first matrix is. It tells whether squares of singular values
+        are accurate enough in a full decomposition; if it is not given, an SVD finds it out.
+
+    Attributes
+    ----------
+    values : array
+        The singular values of the last result, descending; those that are left out are 0.
+    report : array of 4
+        What `finish` must know about the block that `begin` tried.
+
+    Notes
+    -----
+    A block is taken if its error is estimated at 1e-11 (float32: 1e-5) of the largest singular value or less. The
+    estimate takes all singular values outside the block for as small as the last one inside. Where they fall slowly
+    that is too low: of 2400 random matrices 1 % had an entry that was off by more than 4e-10, and the worst result was
+    off by 1.5e-8 in the spectral norm. A full decomposition is as accurate as LAPACK's, if the largest singular value
+    is of the order of the one before.
+
+    ``sequence(x, tau, weights)`` is `begin` and `finish`. On a device `begin` waits for nothing: a caller who reads
+    `report` together with numbers of his own waits once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import prox
+    >>> rng = np.random.default_rng(0)
+    >>> low_rank = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 40))
+    >>> shrink = prox.NuclearSequence(np.eye(40)[:, :8], rng)
+    >>> for step in range(3):
+    ...     x = low_rank + 0.01 * step
+    ...     expected = prox.nuclear(x, 1.0)
+    ...     norm = shrink(x, 1.0)
+    ...     print(np.allclose(x, expected), int((shrink.values > 0).sum()))
+    True 2
+    True 2
+    True 2
+    """
+
+    def __init__(self, start: Array, rng: Any, largest: float | None = None):
+        checks.in_place(start, "start", 2)
+        xp = namespace(start)
+        self.rng, self.largest = rng, math.inf if largest is None else largest
+        self.n, self.width = start.shape
+        self.least_width, self.n_passes, self.resting = self.width, 3, False
+        self.v: Array = start
+        self.block: krylov.Triples | None = None
+        self.values = xp.zeros(1, start.dtype)
+        self.ones = xp.ones(self.n, start.dtype)
+        self.report = xp.zeros(4, start.dtype)
+
+    def __call__(self, x: Array, tau: float, weights: Array | None = None) -> Array:
+        """Overwrite a matrix by its thresholding.
+
+        Parameters
+        ----------
+        x : array, m x n with m at least n
+            Is overwritten. Nothing is checked.
+        tau : float
+            Not negative.
+        weights : array of n numbers in the dtype of x, optional
+            Not negative and ascending, as the slopes of a concave penalty are; they belong to the singular values in
+            descending order.
+
+        Returns
+        -------
+        array
+            The nuclear norm of the result: a number on the device.
+        """
+        self.begin(x, tau, weights)
+        self.finish(x, to_host(self.report))
+        return self.values.sum()
+
+    def begin(self, x: Array, tau: float, weights: Array | None = None) -> None:
+        """Look for the leading triples of x, which stays as it is, by a block iteration; `report` says how it went."""
+        xp = namespace(x)
+        self.tau, self.weights, self.block = tau, self.ones if weights is None else weights, None
+        if self.resting or 3 * self.width > self.n or tau == 0:
+            return
+        kept = self.v[:, : max(self.width - PROBES, 0)]
+        drawn = self.rng.standard_normal((self.n, self.width - kept.shape[1]))
+        start = xp.concatenate([kept, to_device(drawn, device_of(x)).astype(x.dtype)], axis=1)
+        _, sigma, _, angle = self.block = krylov.singular_triples(x, start, self.n_passes)
+        bound = tau * self.weights[: self.width]
+        above = sigma > bound
+        # directions outside the block have at most sigma[-1]: a further pass would turn v by this part of the angle
+        error = xp.where(above, angle * sigma[-1] ** 2 / xp.where(above, sigma, 1), 0).max()
+        last = sigma[-1] / xp.maximum(bound[-1], 1e-6 * tau)  # a weight may be 0
+        self.report = xp.stack([error, above.sum().astype(x.dtype), sigma[0], last])
+
+    def finish(self, x: Array, report: Any) -> None:
+        """Overwrite the x that `begin` was given: from the block, or by a full decomposition if that was not enough.
+
+        Parameters
+        ----------
+        x : array, m x n
+        report : sequence of 4 numbers
+            `report`, on the host.
+        """
+        xp = namespace(x)
+        error, count, largest, last = map(float, report)
+        accuracy = ACCURACY[x.dtype.name] * max(largest, 1e-300)
+        enough = error <= accuracy and last < 1
+        self.resting = self.block is not None and not enough  # the next one would hardly do better
+        self.largest = largest or self.largest
+        if self.block is not None and enough:
+            u, sigma, self.v, _ = self.block
+            self.values = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
+            xp.matmul(u * self.values, self.v.T, out=x)
+        else:
+            self._full(x)
+        self.block = None
+        self._adapt(error / accuracy, count, last)
+
+    def _full(self, x: Array) -> None:
+        """By the eigenvectors of X'X in a third of an SVD's time; that loses half the digits: not for a small tau."""
+        xp = namespace(x)
+        self.block, self.v = None, None
+        if float(xp.finfo(x.dtype).eps) * self.largest < ACCURACY[x.dtype.name] * self.tau:
+            sigma, v = self._from_square(x)
+            left = x @ v
+            self.values = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
+            left *= self.values / xp.where(self.values > 0, sigma, 1)
+        else:
+            left, sigma, v = xp.linalg.svd(x, full_matrices=False)
+            v = v.T
+            self.values = xp.maximum(sigma - self.tau * self.weights, 0)
+            left *= self.values
+        xp.matmul(left, v.T, out=x)
+        self.v = v[:, : min(2 * self.width, self.n // 3)].copy()
+        count = (self.values > 0).sum().astype(x.dtype)
+        self.report = xp.stack([xp.zeros_like(count), count, sigma[0], xp.zeros_like(count)])
+
+    def _from_square(self, x: Array) -> tuple[Array, Array]:
+        """Singular values and right vectors, all of them; on the CPU so many that the least is below its threshold."""
+        n_wanted = 2 * self.width if device_of(x) == "cpu" and 3 * self.width <= self.n else self.n
+        values, v = leading(x.T @ x, n_wanted)
+        if n_wanted < self.n and values[-1] > (self.tau * self.weights[n_wanted - 1]) ** 2:
+            values, v = leading(x.T @ x, self.n)
+        return namespace(x).maximum(values, 0) ** 0.5, v
+
+    def _adapt(self, error: float, count: float, last: float) -> None:
+        """Width and passes of the next block: a width of 1.6 times the rank, and passes to the accuracy."""
+        wanted = max(self.least_width, round(1.6 * count) + 2 * PROBES)
+        if last >= 1:
+            self.width = min(2 * self.width, self.n)
+        elif not 1.4 * count + PROBES <= self.width <= 1.5 * wanted:
+            self.width = min(wanted, self.n)
+        self.n_passes = krylov.adapted(self.n_passes, error, 0.1 * last**2, MAX_PASSES)
