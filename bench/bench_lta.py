@@ -22,8 +22,9 @@ import harness
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-import gpuensemble as ge
 import literal_lta
+
+import gpuensemble as ge
 from gpuensemble.estimators.lta import solver
 
 SOME = 30

@@ -105,9 +105,8 @@ def digest(found):
 
 
 def main(what):
-    from cudasim.standin import installed
-
     from cudasim.shim import ShimModule
+    from cudasim.standin import installed
 
     with warnings.catch_warnings(), installed(ShimModule):
         warnings.simplefilter("ignore")
