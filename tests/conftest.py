@@ -1,3 +1,11 @@
+# ruff: noqa: E402 - the environment is set before NumPy is loaded
+import os
+
+# There is a worker for each core, and matrices are small: more threads of BLAS would only wait
+# for each other.
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 import hypothesis
 import numpy
 import pytest

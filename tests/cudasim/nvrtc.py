@@ -1,10 +1,14 @@
 """Compiles CUDA C++ with NVRTC as CuPy does, which needs no GPU, and reads what ptxas says about the result."""
 
 import functools
+import json
 import re
+from importlib import metadata
 from typing import NamedTuple
 
-OPTIONS = ("-std=c++17", "--fmad=false")  # what gpuensemble gives to cupy.RawModule
+from cudasim import store
+
+OPTIONS = ("-std=c++17", "--fmad=false")  # unless others are given: g++ fuses nothing either, so that bits can be equal
 CUPY_OPTIONS = ("-ftz=true", "-default-device")  # what CuPy appends
 
 
@@ -40,21 +44,36 @@ def missing():
 @functools.cache
 def compile(source, expressions, arch, options=OPTIONS):
     """Compiles for `arch`; sm_XX also runs ptxas, which writes to the log, and compute_XX stops at PTX."""
+    flags = (*options, *CUPY_OPTIONS, f"-arch={arch}", "--ptxas-options=-v")
+    inputs = (*_versions(), source, *expressions, *flags)
+    path = store.made(inputs, ".json", lambda product: product.write_text(json.dumps(_run(source, expressions, flags))))
+    return Compiled(*json.loads(path.read_text()))
+
+
+def _run(source, expressions, flags):
     from cupy.cuda import nvrtc
 
     program = nvrtc.createProgram(source, "kernel.cu", [], [])
     try:
         for expression in expressions:
             nvrtc.addNameExpression(program, expression)
-        flags = [*options, *CUPY_OPTIONS, f"-arch={arch}", "--ptxas-options=-v"]
         try:
-            nvrtc.compileProgram(program, flags)
+            nvrtc.compileProgram(program, list(flags))
         except nvrtc.NVRTCError as error:
-            raise ValueError(f"NVRTC for {arch}: {_text(nvrtc.getProgramLog(program))}") from error
+            raise ValueError(f"NVRTC with {' '.join(flags)}: {_text(nvrtc.getProgramLog(program))}") from error
         lowered = {expression: _text(nvrtc.getLoweredName(program, expression)) for expression in expressions}
         return Compiled(_text(nvrtc.getPTX(program)), lowered, _text(nvrtc.getProgramLog(program)))
     finally:
         nvrtc.destroyProgram(program)
+
+
+@functools.cache
+def _versions():
+    """What tells one NVRTC from another; the library itself leaves out the last part of its version."""
+    from cupy.cuda import nvrtc
+
+    wheels = [wheel for wheel in metadata.distributions() if wheel.name.startswith("nvidia-cuda-nvrtc")]
+    return (str(nvrtc.getVersion()), *sorted(f"{wheel.name} {wheel.version}" for wheel in wheels))
 
 
 def usage(log):

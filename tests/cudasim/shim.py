@@ -6,18 +6,18 @@ With `checked=True` every access to memory is checked as well: see shim.cpp for 
 
 import ctypes
 import functools
-import hashlib
 import itertools
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from cudasim import store
+
 HERE = Path(__file__).parent
+HEADER = (HERE / "shim.h").read_text()
 COMMON = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-U_FORTIFY_SOURCE", f"-I{HERE}")
 KERNEL = ("-O1", "-fno-exceptions")
 CHECKED = (
@@ -50,7 +50,7 @@ def gxx():
 
 
 class ShimModule:
-    """The part of `cupy.RawModule` that gpuensemble uses. `order` is that of threads and blocks, forward or reverse."""
+    """Stands in for `cupy.RawModule`. `order` is that of threads and blocks, forward or reverse."""
 
     def __init__(self, code, options=(), name_expressions=(), checked=False, order="forward"):
         if order not in ("forward", "reverse"):
@@ -213,12 +213,15 @@ def _arena(arrays):
 def _build(code, expression, flags, checked):
     """The shared library with one kernel."""
     source = (
-        f'#include "shim.h"\n#line 1 "kernel.cu"\n{code}\n'
+        f'#line 1 "kernel.cu"\n{code}\n'
         'extern "C" __attribute__((visibility("default"))) const shim::Kernel shim_kernel =\n'
         f'    shim::Entry<&{expression}>::kernel("{expression}");\n'
     )
     runtime = _object((HERE / "shim.cpp").read_text(), (*COMMON, "-O2"))
-    kernel = _object(source, (*COMMON, *KERNEL, *flags, *(CHECKED if checked else ())))
+    flags = (*COMMON, *KERNEL, *flags, *(CHECKED if checked else ()))
+    # The header is half of the work, so that it is compiled once. g++ finds it by its name without the last ending.
+    header = _made((*flags, "-x", "c++-header", str(HERE / "shim.h")), "", ".h.gch")
+    kernel = _object(source, (*flags, "-include", str(header.with_suffix(""))))
     # Without -fsanitize: the sanitizers' functions are the runtime's own.
     return _made(("-shared", str(kernel), str(runtime)), "", ".so")
 
@@ -228,19 +231,15 @@ def _object(source, flags):
 
 
 def _made(arguments, source, suffix):
-    """What g++ makes of the source, from the cache if it was made before."""
-    inputs = (_version(), (HERE / "shim.h").read_text(), source, *arguments)
-    path = _cache() / (hashlib.sha256("\0".join(inputs).encode()).hexdigest() + suffix)
-    if path.exists():
-        return path
-    with tempfile.TemporaryDirectory(dir=_cache()) as folder:
-        product = Path(folder) / "product"
+    """What g++ makes of the source, from the store if it was made before."""
+
+    def compile(product):
         command = [gxx(), *arguments, "-o", str(product)]
         done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"g++ failed:\n{done.stderr}")
-        os.replace(product, path)  # in one step: another process may look for it
-    return path
+
+    return store.made((_version(), HEADER, source, *arguments), suffix, compile)
 
 
 @functools.cache
@@ -248,12 +247,3 @@ def _version():
     if gxx() is None:
         raise RuntimeError("Kernels run on the CPU only where g++ is found, on Linux.")
     return subprocess.run([gxx(), "--version"], capture_output=True, text=True, check=True).stdout
-
-
-@functools.cache
-def _cache():
-    path = Path(tempfile.gettempdir()) / f"gpuensemble-shim-{os.getuid()}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    if path.stat().st_uid != os.getuid():  # what is loaded from there runs in this process
-        raise RuntimeError(f"{path} belongs to another user.")
-    return path

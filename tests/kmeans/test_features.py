@@ -157,7 +157,7 @@ def test_the_same_seed_is_the_same_partition_everywhere(xp, distance, dtype):
 def test_rows_left_out_are_those_that_keep_their_label(seed, distance, k, sparse):
     X = suited(sparse_table(n=200, d=4, seed=seed, groups=3) + (0 if sparse else 0.5), distance)
     prepared = measures.prepare(to(np, X, sparse), distance)
-    start = features._positions_of(prepared, prepared.dense(0, k))
+    start = feature_seeding.positions_of(prepared, prepared.dense(0, k))
     skipping = features._lloyd(prepared, features._placed(prepared, start, np.ones(1)), 100, 0)
     state, position, empty = features._placed(prepared, features._given(prepared, skipping.centers), np.ones(1))
     features._step(prepared, state, measures.tables(prepared, position, empty), None)

@@ -6,7 +6,6 @@ import pytest
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._linear import krylov
 
-RNG = np.random.default_rng(0)
 SPECTRA = {
     "graded": 10.0 ** -np.linspace(0, 12, 60),
     "a gap": np.where(np.arange(60) < 8, 1.0, 1e-3),
@@ -15,18 +14,24 @@ SPECTRA = {
 }
 
 
-def matrix(sigma, rows=60):
+@pytest.fixture
+def rng():
+    """A generator of each test's own, so that its data do not depend on the tests before it."""
+    return np.random.default_rng(0)
+
+
+def matrix(rng, sigma, rows=60):
     """A matrix with these singular values."""
-    u, _ = np.linalg.qr(RNG.standard_normal((rows, len(sigma))))
-    v, _ = np.linalg.qr(RNG.standard_normal((len(sigma), len(sigma))))
+    u, _ = np.linalg.qr(rng.standard_normal((rows, len(sigma))))
+    v, _ = np.linalg.qr(rng.standard_normal((len(sigma), len(sigma))))
     return (u * sigma) @ v.T
 
 
 @pytest.mark.parametrize("sigma", SPECTRA.values(), ids=SPECTRA)
 @pytest.mark.parametrize("rows", [60, 80])
-def test_singular_triples_shrink_as_those_of_lapack(xp, sigma, rows):
-    x = matrix(sigma, rows)
-    given, start = xp.asarray(x), xp.asarray(RNG.standard_normal((60, 24)))
+def test_singular_triples_shrink_as_those_of_lapack(xp, rng, sigma, rows):
+    x = matrix(rng, sigma, rows)
+    given, start = xp.asarray(x), xp.asarray(rng.standard_normal((60, 24)))
     u, found, v, angle = krylov.singular_triples(given, start, 12)
     assert all(namespace(part) is xp for part in (u, found, v, angle))
     tau = 0.05
@@ -42,23 +47,23 @@ def test_singular_triples_shrink_as_those_of_lapack(xp, sigma, rows):
         np.testing.assert_allclose(to_host(basis.T @ basis), np.eye(24), atol=1e-12)
 
 
-def test_a_random_column_shows_a_direction_that_the_start_lacks():
-    x = matrix(np.where(np.arange(60) < 8, 1.0, 1e-3))
+def test_a_random_column_shows_a_direction_that_the_start_lacks(rng):
+    x = matrix(rng, np.where(np.arange(60) < 8, 1.0, 1e-3))
     _, _, right = np.linalg.svd(x)
     start = right[1:21].T  # orthogonal to the first singular vector
     _, _, _, angle = krylov.singular_triples(x, start, 2)
     assert angle[:7].max() < 1e-6
-    _, sigma, _, angle = krylov.singular_triples(x, np.hstack([start[:, :-2], RNG.standard_normal((60, 2))]), 2)
+    _, sigma, _, angle = krylov.singular_triples(x, np.hstack([start[:, :-2], rng.standard_normal((60, 2))]), 2)
     assert (sigma[:8] > 0.999).all()
     assert angle[:8].max() > 1e-6
 
 
 @pytest.mark.parametrize("near", [1e-1, 1e-6])
-def test_eigenvectors_are_those_of_lapack(xp, near):
+def test_eigenvectors_are_those_of_lapack(xp, rng, near):
     values = np.concatenate([[3.0, 2.5, 2.4], np.linspace(1, -0.5, 57)])
-    q, _ = np.linalg.qr(RNG.standard_normal((60, 60)))
+    q, _ = np.linalg.qr(rng.standard_normal((60, 60)))
     symmetric = (q * values) @ q.T
-    start, _ = np.linalg.qr(q[:, :3] + near * RNG.standard_normal((60, 3)))
+    start, _ = np.linalg.qr(q[:, :3] + near * rng.standard_normal((60, 3)))
     given = xp.asarray(symmetric)
     shallow, deep = (krylov.eigenvectors(lambda x: given @ x, xp.asarray(start), depth) for depth in (2, 12))
     np.testing.assert_allclose(to_host(deep.values), [3, 2.5, 2.4], atol=1e-12)

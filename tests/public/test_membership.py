@@ -205,7 +205,7 @@ BAD_CALLS = {
 @pytest.mark.parametrize(("call", "message"), BAD_CALLS.values(), ids=BAD_CALLS)
 def test_bad_arguments_get_one_sentence_and_no_kernel(xp, monkeypatch, call, message):
     m = membership(xp, np.array([[0, 0], [1, -1], [2, 1]]), [3, 2])
-    for kernels in (ge.membership._cpu, ge.membership._cuda):
+    for kernels in (products.cpu, products.cuda):
         for name in ("gather_sum", "scatter_add", "assign", "count", "coassociation"):
             monkeypatch.delattr(kernels, name)
     with pytest.raises((TypeError, ValueError), match=message) as error:
