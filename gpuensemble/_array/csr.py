@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._array.threads import spans
 
 IN_CACHE = 1 << 17  # entries whose float64 copy stays in a cache
 
@@ -178,8 +179,7 @@ def row_sums(part: Any, term: Callable[[Array, Any, Any], Array]) -> Array:
         return namespace(part.data).bincount(row, terms, part.shape[0])
     out = namespace(part.data if isinstance(part, Csr) else part).empty(part.shape[0])
     rows = max(1, IN_CACHE // part.shape[1])
-    for begin in range(0, len(out), rows):
-        some = slice(begin, min(len(out), begin + rows))
+    for some in spans(len(out), rows):
         entries_of = dense(part, some.start, some.stop).astype("float64", copy=False)
         out[some] = term(entries_of, some, slice(None)).sum(1)
     return out

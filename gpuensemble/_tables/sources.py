@@ -17,6 +17,7 @@ import numpy as np
 
 from gpuensemble._array import checks, coding
 from gpuensemble._array.devices import choose_device, namespace, on, to_host
+from gpuensemble._array.threads import spans
 from gpuensemble._tables.blocks import Block, Streamed, Table, whole
 from gpuensemble._tables.on_dask import Cluster, OnDask, current_client, delayed_parts, is_dask
 from gpuensemble.membership import Membership
@@ -132,7 +133,7 @@ def readers(labels: Any, at_least: int = 1) -> list:
         return _of_file(str(labels), at_least)
     if hasattr(labels, "iloc"):
         rows = _rows_of_block(len(labels), labels.shape[1], at_least)
-        return [Held(labels.iloc[i : i + rows]) for i in range(0, len(labels), rows)]
+        return [Held(labels.iloc[some]) for some in spans(len(labels), rows)]
     array = labels if isinstance(labels, np.ndarray) or namespace(labels) is not np else np.asarray(labels)
     return [Held(read()) for read in _slices(Held(to_host(array)), array, at_least)]
 
@@ -176,7 +177,7 @@ def _slices(opened: Any, array: Any, at_least: int) -> list:
         raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {shape}.")
     n, r = array.shape
     rows = _rows_of_block(n, r, at_least)
-    return [Slice(opened, i, min(n, i + rows)) for i in range(0, n, rows)]
+    return [Slice(opened, some.start, some.stop) for some in spans(n, rows)]
 
 
 def _opened_npy(path: str, name: str) -> np.memmap:

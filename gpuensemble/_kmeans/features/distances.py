@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from gpuensemble._array.csr import Csr, row_sums
 from gpuensemble._array.csr import dense as dense_rows
 from gpuensemble._array.devices import Array, namespace
+from gpuensemble._array.threads import spans
 from gpuensemble._kernels.distances import KINDS
 
 CHUNK = 1 << 23  # entries of a row block and of the scores of its rows
@@ -84,9 +85,8 @@ class Features(NamedTuple):
     def row_blocks(self, n_scores: int) -> Iterator[tuple[int, int, list]]:
         """(begin, end, dense rows), with room for n_scores more columns."""
         rows = max(1, CHUNK // (n_scores + sum(part.shape[1] for part in self.parts)))
-        for begin in range(0, len(self.square), rows):
-            end = min(len(self.square), begin + rows)
-            yield begin, end, self.dense(begin, end)
+        for span in spans(len(self.square), rows):
+            yield span.start, span.stop, self.dense(span.start, span.stop)
 
 
 class CenterTables(NamedTuple):

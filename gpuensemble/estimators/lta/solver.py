@@ -17,6 +17,7 @@ import numpy as np
 from gpuensemble import prox
 from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._array.progress import shown
+from gpuensemble._array.threads import spans
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble.membership import Membership
@@ -165,8 +166,8 @@ def _counts(level: Array, copies: Array, r: int) -> np.ndarray:
     """How often each row of A has each of its r + 1 values, on the host; in blocks of rows, to need little memory."""
     xp, n = namespace(level), len(level)
     found = []
-    for first in range(0, n, COUNTED_ROWS):
-        some = level[first : first + COUNTED_ROWS]
+    for rows in spans(n, COUNTED_ROWS):
+        some = level[rows]
         cells = some + (r + 1) * xp.arange(len(some))[:, None]
         weights = xp.broadcast_to(copies, some.shape).ravel()
         found.append(to_host(xp.bincount(cells.ravel(), weights, minlength=len(some) * (r + 1))))
