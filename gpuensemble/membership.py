@@ -26,8 +26,9 @@ class Merged(NamedTuple):
     """The distinct rows of a Membership, in the order of their first occurrence."""
 
     membership: "Membership"
-    group: Array
-    multiplicity: Array
+    group: Array  # of each row: its distinct row
+    multiplicity: Array  # of each distinct row: how often it occurs
+    first: Array  # of each distinct row: the first row that is equal to it
 
 
 class Membership:
@@ -303,9 +304,11 @@ class Membership:
             The distinct row that each row is equal to.
         multiplicity : array of int64
             How many rows are equal to each distinct row.
+        first : array of integers
+            The first row that is equal to each distinct row.
         """
         first, group, multiplicity = code_rows.distinct(self.codes)
-        return Merged(self.take(first), group, multiplicity)
+        return Merged(self.take(first), group, multiplicity, first)
 
 
 def coassociation(

@@ -17,7 +17,7 @@ from gpuensemble._array.progress import shown
 from gpuensemble._kmeans.features.distances import DISTANCES, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._tables import outputs, sources
-from gpuensemble._tables.files import whole_file
+from gpuensemble._tables.files import refuse_input, whole_file
 from gpuensemble._tables.on_dask import current_client, is_dask, large_graphs
 from gpuensemble.generate import enough
 
@@ -89,7 +89,9 @@ def consensus(
     settings |= {"device": device, "client": client, "out": out, "checkpoint": checkpoint, "resume": resume}
     estimator = SEC(n_clusters, random_state=np.random.default_rng(of_consensus), verbose=verbose, **settings)
     path = _checked_path(labels)
-    outputs.check(out)
+    outputs.check(out, X)
+    for name, output in (("labels", path), ("checkpoint", checkpoint)):
+        refuse_input(output, name, X)
     base_clusters = n_clusters if base_clusters is None else base_clusters
     if resume and path.exists():
         _check_shape(path, _source(X).shape[0], n_partitions)

@@ -1,6 +1,6 @@
 // The iterations of LTA on CUDA: two n x n matrices at a time, stacked.
 //
-// gpuensemble/_cuda.py compiles this file with NVRTC and launches it; gpuensemble/_cpu_lta.py has the same functions on
+// gpuensemble/_kernels/cuda compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/lta.py has the same functions on
 // the CPU, with the same bits: every operation is rounded once (--fmad=false), in the same order.
 // Every loop is a grid-stride loop: any grid gives the same result.
 
@@ -19,7 +19,7 @@ __device__ T size_of(T x) {
     return x < 0 ? -x : x;
 }
 
-// The factors of an iteration with penalty mu, and those of the T of the next one; refine.Step.
+// The factors of an iteration with penalty mu, and those of the T of the next one; Step of estimators/lta/solver.py.
 template <typename T>
 struct Step {
     T mu, inverse, next_inverse, share, back, next_back;

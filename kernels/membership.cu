@@ -1,6 +1,6 @@
 // The membership operator H on CUDA: n rows, C columns, one 1 per row and observed partition.
 //
-// gpuensemble/_cuda.py compiles this file with NVRTC and launches it; gpuensemble/_cpu.py has the same
+// gpuensemble/_kernels/cuda compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/membership.py has the same
 // functions on the CPU. No standard header is included, so the file compiles the same everywhere.
 //
 // Arguments that every kernel has:

@@ -8,6 +8,7 @@ import numpy as np
 from gpuensemble._array.devices import Array, device_of, memory, namespace, to_device
 
 FLOATS = ("float32", "float64")
+MOST = 1e200  # of weights: sums of so large ones, or so small ones, are still numbers
 
 
 def integer(value: Any, name: str, low: int, high: int | None = None, of: str = "") -> int:
@@ -123,10 +124,10 @@ def vector(value: Any, name: str, device: str, n: int, kinds: str = "biuf") -> A
 
 def offsets(widths: np.ndarray) -> np.ndarray:
     """The first column of each partition, then the number of columns, which must fit into 31 bits."""
-    ends = np.concatenate([[0], np.cumsum(widths)])
-    if ends[-1] >= 2**31:
-        raise ValueError(f"The partitions must have fewer than 2**31 clusters in all, got {ends[-1]}.")
-    return ends.astype("int32")
+    total = sum(map(int, widths))  # of Python's integers, which do not wrap around
+    if total >= 2**31:
+        raise ValueError(f"The partitions must have fewer than 2**31 clusters in all, got {total}.")
+    return np.concatenate([[0], np.cumsum(widths)]).astype("int32")
 
 
 def rows(value: Any, n: int) -> tuple[int, int]:
@@ -147,9 +148,16 @@ def positive(value: Any, name: str, size: int, of: str) -> np.ndarray:
     if len(value) != size:
         raise ValueError(f"`{name}` must have {of}={size} entries, got {len(value)}.")
     finite(value, name)
-    if value.min() < 0 or value.max() == 0:
-        raise ValueError(f"`{name}` must not be negative, nor all 0, got {value.min():g} to {value.max():g}.")
+    not_all_zero(float(value.min()), float(value.max()), name)
     return value
+
+
+def not_all_zero(low: float, high: float, name: str) -> None:
+    """Raise if weights from `low` to `high` are negative or all 0, or so small or large that sums of them are not."""
+    if low < 0 or high == 0:
+        raise ValueError(f"`{name}` must not be negative, nor all 0, got {low:g} to {high:g}.")
+    if not 1 / MOST <= high <= MOST:
+        raise ValueError(f"`{name}` must have a largest weight from {1 / MOST:g} to {MOST:g}, got {high:g}.")
 
 
 def multiplicities(value: Any, name: str, device: str, n: int) -> tuple[Array | None, float]:
@@ -162,8 +170,7 @@ def multiplicities(value: Any, name: str, device: str, n: int) -> tuple[Array | 
     value = vector(value, name, device, n).astype("float64")
     finite(value, name)
     low, high = float(value.min()), float(value.max())
-    if low < 0 or high == 0:
-        raise ValueError(f"`{name}` must not be negative, nor all 0, got {low:g} to {high:g}.")
+    not_all_zero(low, high, name)
     xp = namespace(value)
     unit = 1.0 if bool((value == xp.rint(value)).all()) and high < 2**31 else 2.0 ** (np.frexp(high)[1] - 20)
     return xp.rint(value / unit).astype("int64"), float(unit)

@@ -134,6 +134,7 @@ def from_codes(codes: Any, widths: Any) -> Coded:
         raise ValueError(
             f"`widths` must be {codes.shape[1]} positive integers, one per column of `codes`, got {widths.tolist()}."
         )
+    checks.offsets(widths)
     hole = -1 if codes.dtype.kind == "i" else np.iinfo(codes.dtype).max
 
     def coded():

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.threads import spans
@@ -92,7 +94,9 @@ def _from_zero(ends: Array) -> Array:
 
 def entries(X: Any) -> Any:
     """What tells the library and device of a matrix, dense or sparse."""
-    return X.tocsr().data if hasattr(X, "tocsr") else X.data if isinstance(X, Csr) else X
+    if hasattr(X, "tocsr"):
+        return X.data if X.format in ("csr", "csc", "bsr", "coo", "dia") else np.empty(0)
+    return X.data if isinstance(X, Csr) else X
 
 
 def matrix(X: Any, name: str, device: str) -> Any:
@@ -112,9 +116,11 @@ def unchecked(X: Any, name: str, device: str) -> Any:
 
 def _from_sparse(X: Any, name: str, device: str) -> Csr:
     """Any sparse matrix of SciPy or CuPy, by rows; the caller's own is left as it is."""
-    X = X.tocsr()
     if len(X.shape) != 2:
         raise ValueError(f"`{name}` must have 2 axes, got a sparse array of shape {X.shape}.")
+    refuse_unsound(X, name)
+    X = X.tocsr()
+    refuse_unsound(X, name)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"`{name}` must hold numbers, got dtype {X.dtype}.")
     if not X.has_canonical_format:
@@ -122,6 +128,39 @@ def _from_sparse(X: Any, name: str, device: str) -> Csr:
         X.sum_duplicates()
     data, indices, indptr = (to_device(part, device) for part in (X.data, X.indices, X.indptr))
     return Csr(_floating(data), indices, indptr, X.shape)
+
+
+def refuse_unsound(X: Any, name: str) -> None:
+    """Raise if an index of a sparse matrix of SciPy or CuPy lies outside of it: compiled code would follow it."""
+    if X.format in ("csr", "csc", "bsr"):
+        major, minor = X.shape if X.format != "csc" else X.shape[::-1]
+        if X.format == "bsr":
+            major, minor = major // X.blocksize[0], minor // X.blocksize[1]
+        _refuse_pointers(X.indptr, major, min(len(X.indices), len(X.data)), name)
+        _refuse_indices(X.indices, minor, name)
+    elif X.format == "coo":
+        for index, size in zip((X.row, X.col), X.shape, strict=True):
+            _refuse_indices(index, size, name)
+        if not len(X.row) == len(X.col) == len(X.data):
+            raise ValueError(f"`{name}` must have a row and a column for each of its {len(X.data)} entries.")
+
+
+def _refuse_pointers(indptr: Array, n: int, n_entries: int, name: str) -> None:
+    rule = f"{n + 1} pointers that rise from 0 to at most its {n_entries} entries"
+    if indptr.dtype.kind not in "iu" or indptr.shape != (n + 1,):
+        raise ValueError(f"`{name}` must have {rule}, got {indptr.dtype} of shape {indptr.shape}.")
+    low, high, rises = int(indptr[0]), int(indptr[-1]), bool((indptr[1:] >= indptr[:-1]).all())
+    if low != 0 or high > n_entries or not rises:
+        how = "" if rises else ", not always rising"
+        raise ValueError(f"`{name}` must have {rule}, got {low} to {high}{how}.")
+
+
+def _refuse_indices(indices: Array, size: int, name: str) -> None:
+    if indices.dtype.kind not in "iu" or indices.ndim != 1:
+        raise ValueError(f"`{name}` must have integers for indices, got {indices.dtype} of shape {indices.shape}.")
+    if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= size):
+        worst = int(indices.min()) if int(indices.min()) < 0 else int(indices.max())
+        raise ValueError(f"`{name}` must have indices between 0 and {size - 1}, got {worst}.")
 
 
 def _floating(values: Array) -> Array:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuensemble._array import csr
 from gpuensemble._array.devices import Array
 from gpuensemble._cli import text
 from gpuensemble._tables.files import whole_file
@@ -249,7 +250,7 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     if id_column and id_column not in arrays:
         raise ValueError(f"`{path}` must have the array that --id names, got {id_column!r}.")
     ids = arrays.pop(id_name, None)
-    values = _sparse(arrays) if {"data", "indices", "indptr", "shape"} <= set(arrays) else _only(arrays, path)
+    values = _sparse(arrays, path) if {"data", "indices", "indptr", "shape"} <= set(arrays) else _only(arrays, path)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "biufU":
         raise ValueError(
@@ -274,9 +275,14 @@ def _only(arrays: dict[str, Array], path: str) -> Array:
     return arrays[name] if name is not None else next(iter(arrays.values()))
 
 
-def _sparse(arrays: dict[str, Array]) -> Any:
+def _sparse(arrays: dict[str, Array], path: str) -> Any:
     from scipy.sparse import csc_matrix, csr_matrix
 
     kind = csc_matrix if arrays.get("format", np.array(b"csr")).item() == b"csc" else csr_matrix
     parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-    return kind(parts, shape=tuple(arrays["shape"].tolist())).tocsr()
+    try:
+        found = kind(parts, shape=tuple(arrays["shape"].tolist()))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{path}` must hold a sparse matrix: {str(error).splitlines()[0]}.") from None
+    csr.refuse_unsound(found, path)
+    return found.tocsr()

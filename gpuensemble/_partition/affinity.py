@@ -1,16 +1,20 @@
-"""Labels from a dense affinity of samples: by its leading eigenvectors, or by a tree."""
+"""Labels from a dense affinity of samples: by its leading eigenvectors, or by a tree. Equal rows get equal labels."""
 
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of, to_device, to_host
 from gpuensemble._partition.linkage import tree_labels
-from gpuensemble._partition.spectral import affinity_labels, point_labels
+from gpuensemble._partition.spectral import affinity_points, point_labels
+from gpuensemble.membership import Merged
 
 
-def labels(given: Array, how: str, n_clusters: int, rng: Any) -> Array:
-    """Cut an n x n affinity, which is overwritten; with "points", cluster the rows of an n x K array by k-means."""
-    if how == "spectral":
-        return affinity_labels(given, n_clusters, rng)
-    if how == "points":
-        return point_labels(given, n_clusters, rng)
-    return to_device(tree_labels(to_host(given), how, n_clusters), device_of(given))
+def labels(given: Array, how: str, n_clusters: int, merged: Merged, rng: Any) -> Array:
+    """Cut an n x n affinity, which is overwritten; with "points", cluster the rows of an n x K array by k-means.
+
+    `merged` says which rows of the table are equal. There are at least as many distinct rows as clusters.
+    """
+    if how not in ("spectral", "points"):
+        found = tree_labels(to_host(given), how, n_clusters, to_host(merged.group))
+        return to_device(found, device_of(given))
+    points = affinity_points(given, n_clusters) if how == "spectral" else given
+    return point_labels(points, n_clusters, merged, rng)

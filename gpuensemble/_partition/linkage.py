@@ -3,18 +3,33 @@
 from typing import Any
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
 LINKAGES = ("average", "single", "complete")
 
 
-def tree_labels(similarity: Any, method: str, n_clusters: int) -> Any:
-    """Labels from the tree over the distances 1 - S on the host, numbered by first occurrence."""
+def tree_labels(similarity: Any, method: str, n_clusters: int, group: Any) -> Any:
+    """Cut the tree over the distances 1 - S on the host into so many clusters, numbered by first occurrence.
+
+    Samples of the same group, of equal rows, are at distance 0 from each other: with holes they do not agree in all
+    partitions. There must be as many groups as clusters.
+    """
     distance = 1 - similarity
     if len(distance) == 1:
         return np.zeros(1, "int32")  # a tree needs two rows
-    distance.flat[:: len(distance) + 1] = 0  # with holes a sample does not agree with itself in all partitions
-    flat = fcluster(linkage(squareform(distance, checks=False), method), n_clusters, "maxclust")
-    _, first, inverse = np.unique(flat, return_index=True, return_inverse=True)
+    distance[group[:, None] == group] = 0
+    merges = linkage(squareform(distance, checks=False), method)
+    return _cut(merges[:, :2].astype("int64"), n_clusters)
+
+
+def _cut(merges: Any, n_clusters: int) -> Any:
+    """Do the merges in their order until so many clusters are left: exactly so many, also where distances tie."""
+    n = len(merges) + 1
+    top = np.arange(2 * n - 1)  # the cluster that a cluster was merged into
+    for i, pair in enumerate(merges[: n - n_clusters]):
+        top[pair] = n + i
+    for node in range(2 * n - 2, -1, -1):  # from the top down: a cluster is merged into one with a higher number
+        top[node] = top[top[node]]
+    _, first, inverse = np.unique(top[:n], return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype("int32")

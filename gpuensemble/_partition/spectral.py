@@ -6,13 +6,14 @@ from gpuensemble._array.devices import Array, namespace
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._linear.eigen import leading
+from gpuensemble.membership import Merged
 
 
-def affinity_labels(affinity: Array, n_clusters: int, rng: Any) -> Array:
-    """Labels from a symmetric n x n affinity A, not negative, which is overwritten.
+def affinity_points(affinity: Array, n_clusters: int) -> Array:
+    """Embed the samples of a symmetric n x n affinity A, not negative, which is overwritten.
 
-    k-means on the normalised rows of the K leading eigenvectors of D^-1/2 A D^-1/2 (Ng, Jordan, Weiss 2002). A row
-    sum that is not positive counts as infinite. Clusters are numbered by first occurrence.
+    The points are the normalised rows of the K leading eigenvectors of D^-1/2 A D^-1/2 (Ng, Jordan, Weiss 2002). A row
+    sum that is not positive counts as infinite.
     """
     xp = namespace(affinity)
     degrees = affinity.sum(1)
@@ -21,14 +22,17 @@ def affinity_labels(affinity: Array, n_clusters: int, rng: Any) -> Array:
     affinity *= scale[:, None]
     _, points = leading(affinity, n_clusters)
     norm = (points**2).sum(1, keepdims=True) ** 0.5
-    points = points / xp.where(norm > 0, norm, 1)
-    return point_labels(points, n_clusters, rng)
+    return points / xp.where(norm > 0, norm, 1)
 
 
-def point_labels(points: Array, n_clusters: int, rng: Any) -> Array:
-    """Labels by the best of ten k-means runs, numbered by first occurrence: rounding must not choose the numbers."""
+def point_labels(points: Array, n_clusters: int, merged: Merged, rng: Any) -> Array:
+    """Label points by the best of ten k-means runs, numbered by first occurrence: rounding must not choose the numbers.
+
+    Of samples with equal rows the first one's point counts, as often as there are such samples.
+    """
     xp = namespace(points)
+    chosen, weight = xp.ascontiguousarray(points[merged.first]), merged.multiplicity.astype("float64")
     with one_blas_thread():
-        labels = features.kmeans(xp.ascontiguousarray(points), n_clusters, rng, n_init=10).labels
-    _, first, labels = xp.unique(labels, return_index=True, return_inverse=True)
-    return xp.argsort(xp.argsort(first))[labels].astype("int32")
+        found = features.kmeans(chosen, n_clusters, rng, sample_weight=weight, n_init=10).labels
+    _, first, found = xp.unique(found, return_index=True, return_inverse=True)
+    return xp.argsort(xp.argsort(first))[found].astype("int32")[merged.group]

@@ -1,25 +1,43 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and that do not take the place of what is read."""
 
 import contextlib
 import os
+import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file that takes its name when all is written; if anything fails, what was there before stays."""
+    """Open a file that takes its name when all is written; if anything fails, what was there before stays.
+
+    What it replaces lends it its mode. Until then it has a name that nobody can guess, and is opened by us alone.
+    """
     target = Path(path).resolve()
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        with partial.open("wb") as file:
+        with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
+            if target.exists():
+                os.chmod(partial, stat.S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)
     except OSError as error:
-        error.filename = error.filename or path  # a full disk does not say which file it was
+        if error.filename in (None, str(partial)):  # a full disk does not say which file it was
+            error.filename = path
         raise
     finally:
         partial.unlink(missing_ok=True)
+
+
+def refuse_input(output: Any, name: str, *inputs: Any) -> None:
+    """Raise if an output, given as the parameter of that name, is one of the files that are read."""
+    if output is None:
+        return
+    paths = [getattr(given, "filename", given) for given in inputs]  # of a memory-mapped array, too
+    there = [path for path in paths if isinstance(path, str | Path) and os.path.exists(path)]
+    if os.path.exists(output) and any(os.path.samefile(path, output) for path in there):
+        raise ValueError(f"`{name}` must be another file than the one that is read, got {str(output)!r}.")

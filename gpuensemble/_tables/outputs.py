@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuensemble._array.devices import to_device, to_host
 from gpuensemble._tables.blocks import InMemory, Table
-from gpuensemble._tables.files import whole_file
+from gpuensemble._tables.files import refuse_input, whole_file
 
 DTYPES = ("int32", "float64")  # of labels and confidences
 
@@ -28,14 +28,24 @@ def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> 
     return labels, confidence
 
 
-def check(out: Any) -> None:
-    """Raise unless it is None, or a path that ends in .npy in a folder that is there."""
+def check(out: Any, *inputs: Any) -> None:
+    """Raise unless it is None, or a path that ends in .npy in a folder that is there, and none of the inputs.
+
+    The confidences go beside the labels, under a name that the user did not give: they replace only what came with
+    labels of that name.
+    """
     if out is None:
         return
     if not isinstance(out, str | Path) or Path(out).suffix != ".npy":
         raise ValueError(f"`out` must be the path of an .npy file, got {out!r}.")
     if not Path(out).resolve().parent.is_dir():
         raise ValueError(f"`out` must be in a folder that is there, got {str(out)!r}.")
+    beside = confidence_path(Path(out))
+    for path in (out, beside):
+        refuse_input(path, "out", *inputs)
+    if beside.exists() and not Path(out).exists():
+        rule = f"a name beside which {beside.name!r} can go"
+        raise ValueError(f"`out` must be {rule}, got {str(out)!r} where that file is there already.")
 
 
 def confidence_path(out: Path) -> Path:

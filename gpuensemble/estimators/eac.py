@@ -13,7 +13,7 @@ from gpuensemble._partition import bipartite
 from gpuensemble._partition.linkage import LINKAGES
 from gpuensemble._tables.blocks import whole
 from gpuensemble.estimators._base.similarity import Refined, SimilarityConsensus
-from gpuensemble.membership import Membership
+from gpuensemble.membership import Membership, Merged
 
 
 class EAC(SimilarityConsensus):
@@ -75,7 +75,7 @@ class EAC(SimilarityConsensus):
     def _check_parameters(self) -> None:
         checks.choice(self.linkage, "linkage", (*LINKAGES, "spectral"))
 
-    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
+    def _refined(self, m: Membership, n_clusters: int, dtype: str, streams: Iterator) -> Refined:
         """The co-association matrix as it is."""
         similarity = m.coassociation(dtype=dtype)
         return Refined(lambda: similarity, {"coassociation_": similarity})
@@ -83,9 +83,9 @@ class EAC(SimilarityConsensus):
     def _how(self) -> str:
         return self.linkage
 
-    def _cut(self, refined: Refined, m: Membership, rng: Any) -> Array:
+    def _cut(self, refined: Refined, m: Membership, n_clusters: int, merged: Merged, rng: Any) -> Array:
         """A tree over S, or the cut of the graph of samples, which needs no S."""
         if self.linkage != "spectral":
-            return super()._cut(refined, m, rng)
+            return super()._cut(refined, m, n_clusters, merged, rng)
         table = whole(m)
-        return bipartite.cut(table, bipartite.of_samples(table), self.n_clusters, rng).labels(table.block)
+        return bipartite.cut(table, bipartite.of_samples(table), n_clusters, rng).labels(table.block)

@@ -52,7 +52,7 @@ def fitted(model, labels):
 def test_every_variable_of_every_iterate_is_the_transcription_s(xp, n, transform):
     _, labels = ensemble(n)
     m = membership(xp, labels)
-    rows, group, copies = m.merge() if transform == "partition" else (m, xp.arange(n), xp.ones(n))
+    rows, group, copies, *_ = m.merge() if transform == "partition" else (m, xp.arange(n), xp.ones(n))
     assert transform == "sample" or len(copies) < n
     copies = copies.astype("float64")
     state, path = solver._while_zero(rows, copies, transform, 0.002, 0, "float64")

@@ -364,7 +364,9 @@ def test_another_table_or_setting_is_not_resumed(tmp_path):
         with pytest.raises(ValueError, match="`checkpoint` must be of the same table and parameters to resume from"):
             estimator.fit(labels)
     (tmp_path / "state").write_bytes(b"nothing of ours")
-    with pytest.raises(ValueError, match="`checkpoint` must be a file that `fit` wrote, got something else in"):
+    with pytest.raises(
+        ValueError, match="`checkpoint` must be a whole file that this version wrote, got another one in"
+    ):
         ge.SEC(4, random_state=0, checkpoint=path, resume=True).fit(ensemble())
 
 

@@ -64,7 +64,7 @@ def count(features, state):
 
 
 def scores(features, found):
-    """What each cluster costs each row, as `_distance.scores`."""
+    """What each cluster costs each row, as `scores` of _kmeans/features/distances.py."""
     n, k = len(features.square), len(found.offset)
     out = aligned((n, padded(k, features.dtype)), features.dtype)
     tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]

@@ -4,9 +4,9 @@ The file knows what it belongs to: the content of the table, row by row, and eve
 """
 
 import hashlib
+import io
 import json
 import numbers
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from gpuensemble._tables.files import whole_file
 
 EVERY = 5  # iterations between two writings
 WORD = 1 << 64
+MAGIC = b"gpuensemble checkpoint 2\n"  # another number whenever the content means something else
 
 
 class Saved(NamedTuple):
@@ -104,24 +105,27 @@ def save(path: str, key: str, saved: Saved) -> None:
     for name, progress in (("current", saved.current), ("best", saved.best)):
         if progress is not None and isinstance(progress.labelling, ByCosts):
             arrays |= {f"{name}_{part}": value for part, value in _arrays(progress).items()}
+    content = io.BytesIO()
+    np.savez(content, **arrays)
     with whole_file(path) as file:
-        np.savez(file, **arrays)
+        file.write(MAGIC + hashlib.sha256(content.getvalue()).digest() + content.getvalue())
 
 
 def load(path: str, key: str, problem: Problem) -> Saved | None:
     """What a fit of the same table and parameters left there; None if there is no file."""
     if not Path(path).exists():
         return None
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-        found = str(arrays["key"])
-        if found == key:
-            progress = (_progress(arrays, name, problem) for name in ("current", "best"))
-            return Saved(json.loads(str(arrays["entropy"])), int(arrays["run"]), *progress)
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
-        raise ValueError(f"`checkpoint` must be a file that `fit` wrote, got something else in {path!r}.") from None
-    raise ValueError(f"`checkpoint` must be of the same table and parameters to resume from, got others in {path!r}.")
+    text = Path(path).read_bytes()
+    head = len(MAGIC) + hashlib.sha256().digest_size
+    if not (text.startswith(MAGIC) and hashlib.sha256(text[head:]).digest() == text[len(MAGIC) : head]):
+        raise ValueError(f"`checkpoint` must be a whole file that this version wrote, got another one in {path!r}.")
+    with np.load(io.BytesIO(text[head:]), allow_pickle=False) as file:  # as we wrote it, to the last bit
+        arrays = dict(file)
+    if str(arrays["key"]) != key:
+        rule = "of the same table and parameters to resume from"
+        raise ValueError(f"`checkpoint` must be {rule}, got others in {path!r}.")
+    progress = (_progress(arrays, name, problem) for name in ("current", "best"))
+    return Saved(json.loads(str(arrays["entropy"])), int(arrays["run"]), *progress)
 
 
 def _arrays(progress: Progress) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuensemble._array.devices import Array, namespace
 from gpuensemble._kmeans.labels.statistics import CostTables, Rows, Statistics, by_partition, inverse, per_column
-from gpuensemble._kmeans.labels.weights import UNIT, Weighting, sizes
+from gpuensemble._kmeans.labels.weights import Weighting, sizes
 from gpuensemble._tables.blocks import Block, Lasting, Table
 from gpuensemble.membership import Membership
 
@@ -59,7 +59,7 @@ class SECCosts(Lasting):
     sizes: Any  # e_c |c| of each column, in units of e_c
     unit: float  # of degrees and masses
     shift: int  # bits that degrees lose, since a sum in 62 bits could not hold them
-    scale: float  # of tables: a power of two of about the least degree keeps them near 1, so that no sum is subnormal
+    scale: float  # of tables: a power of two that keeps them near 1, so that no sum is subnormal or infinite
     weights: tuple[float, float]  # the least and the largest degree of a row, in the dtype
     last: tuple[Any, Any] = (None, None)  # statistics, and what `_squares` found for them
 
@@ -68,17 +68,17 @@ class SECCosts(Lasting):
     @classmethod
     def of(cls, table: Table, weighting: Weighting) -> "SECCosts":
         """Make the costs of a table: two passes over it."""
-        partition_weight, cluster_weight, dtype = weighting
+        partition_weight, cluster_weight, dtype, cluster_unit = weighting
         of_column, count = partition_weight.repeat(table.widths)[:, None], sizes(table)[:, None]
         weighted, unit = count, 1.0
         if cluster_weight is not None:
-            of_column = of_column * (cluster_weight[:, None] / UNIT)
-            weighted, unit = count * cluster_weight[:, None], 1.0 / UNIT
+            of_column = of_column * (cluster_weight[:, None] * cluster_unit)
+            weighted, unit = count * cluster_weight[:, None], cluster_unit
         mass = sum(map(operator.mul, weighted[:, 0].tolist(), count[:, 0].tolist()))  # the sum of all degrees
         shift = max(0, mass.bit_length() - 61)
         unit *= 2.0**shift
         least, largest = zip(*table.each(_extremes, weighted), strict=True)
-        scale = 2.0 ** math.frexp(max(1.0, float(min(least))) * unit)[1]
+        scale = 2.0 ** math.frexp(max(1.0, float(min(least))) * unit)[1] * _near_one(of_column)
         ends = (_shifted(np.array([degree]), shift).astype(dtype) for degree in (min(least), max(largest)))
         low, high = (float(end[0]) for end in ends)
         return cls(table.widths, dtype, of_column, weighted, unit, shift, scale, (low, high))
@@ -136,27 +136,28 @@ class KCCCosts(Lasting):
     share: Any  # P_i: the share of each cluster in its partition
     of_partition: Any  # r x 1: mu_i, times the normalisation
     of_column: Any  # C x 1: the same, times e_c
+    scale: float  # of tables: a power of two that keeps them near 1
 
     counts_weight: ClassVar[bool] = True  # repeating the whole data doubles the objective
     weights: ClassVar[None] = None
-    scale: ClassVar[float] = 1.0
 
     @classmethod
     def of(cls, utility: str, normalized: bool, table: Table, weighting: Weighting) -> "KCCCosts":
         """Make the costs of a table: one pass over it."""
-        partition_weight, cluster_weight, dtype = weighting
+        partition_weight, cluster_weight, dtype, cluster_unit = weighting
         widths = table.widths
-        of_label = 1.0 if cluster_weight is None else cluster_weight[:, None] / UNIT
+        of_label = 1.0 if cluster_weight is None else cluster_weight[:, None] * cluster_unit
         weighted = sizes(table)[:, None] * of_label
         share = weighted * per_column(inverse(by_partition(weighted, widths)), widths)
         normalization = _normalization(share, widths, utility) if normalized else 1.0
         of_partition = partition_weight[:, None] * normalization
         of_column = per_column(of_partition, widths) * of_label
-        return cls(widths, dtype, utility, of_label, share, of_partition, of_column)
+        return cls(widths, dtype, utility, of_label, share, of_partition, of_column, _near_one(of_column))
 
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
         """Rows have equal weights; the constant is the weight of a row's labels, 0 for the entropy utility."""
-        left_out = m.gather_sum(self.of_column * (self.utility != "entropy"))[:, 0] if constant else None
+        of_column = self.of_column * (self.scale * (self.utility != "entropy"))
+        left_out = m.gather_sum(of_column)[:, 0] if constant else None
         return Rows(multiplicity, None, None, left_out)
 
     def tables(self, statistics: Statistics, summed: bool) -> CostTables:
@@ -170,7 +171,7 @@ class KCCCosts(Lasting):
         else:
             of_sum = inverse(by_partition(counts, self.widths))
             cost = per_column(norms * of_sum**2, self.widths) - 2 * counts * per_column(of_sum, self.widths)
-        cost *= self.of_column
+        cost *= self.of_column * self.scale
         return CostTables(cost.astype(self.dtype, copy=False), np.zeros((1, cost.shape[1]), self.dtype))
 
     def terms(self, statistics: Statistics) -> Any:
@@ -194,6 +195,12 @@ class KCCCosts(Lasting):
         sums = per_column(by_partition(counts, self.widths), self.widths)
         with np.errstate(divide="ignore"):
             return -np.log(np.where(sums > 0, counts * inverse(sums), self.share))
+
+
+def _near_one(weights: Any) -> float:
+    """A power of two that brings the largest of these weights to between 1 and 2; 1 where all are 0."""
+    largest = float(weights.max())
+    return 2.0 ** (1 - math.frexp(largest)[1]) if largest > 0 else 1.0
 
 
 def _extremes(block: Block, of_clusters: Any) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Weights of clusters, and the sizes and contingency tables that they come from: exact sums over blocks."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ from gpuensemble._kernels import products
 from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
 from gpuensemble._tables.blocks import Block, Table
 
-UNIT = 1 << 20  # cluster weights are whole multiples of 1 / UNIT
+UNIT = 1 << 20  # weights of clusters by entropy are whole multiples of 1 / UNIT
 THETA = 0.4  # of the entropy weights
 CELLS = 1 << 22  # of contingency tables counted in one go
 
@@ -20,6 +21,20 @@ class Weighting(NamedTuple):
     partitions: Any  # r numbers
     clusters: Any  # C whole numbers of units; None: all count the same
     dtype: str
+    unit: float = 1 / UNIT  # of the weights of clusters, a power of two
+
+
+def in_units(given: Any) -> tuple[Any, float]:
+    """Weights of clusters as whole numbers of a unit, 2**-20 of the largest rounded down to a power of two; the unit.
+
+    A cluster counts a unit at least, so that every row has a degree: 0 stands for that.
+    """
+    low, high = float(given[given > 0].min()), float(given.max())
+    unit = 2.0 ** (math.frexp(high)[1] - 1) / UNIT
+    if low < unit:
+        rule = "must not differ by more than a factor of 2**20, but for 0"
+        raise ValueError(f"`cluster_weight` {rule}, got {low:g} and {high:g}.")
+    return (given / unit).round().clip(1).astype("int64"), unit
 
 
 def sizes(table: Table) -> Any:

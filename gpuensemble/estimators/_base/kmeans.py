@@ -16,7 +16,7 @@ from gpuensemble._kmeans.labels.costs import Costs
 from gpuensemble._kmeans.labels.lloyd import ByCosts, Given, Labelling, Problem, Progress, finish
 from gpuensemble._kmeans.labels.runs import Starts, best_run
 from gpuensemble._kmeans.labels.statistics import Statistics, evaluate
-from gpuensemble._kmeans.labels.weights import UNIT, Weighting, entropy_weights
+from gpuensemble._kmeans.labels.weights import UNIT, Weighting, entropy_weights, in_units
 from gpuensemble._partition import bipartite
 from gpuensemble._tables import outputs
 from gpuensemble._tables.blocks import InMemory, Table
@@ -91,7 +91,8 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
             checks.choice(self.cluster_weight, "cluster_weight", ("entropy",))
             return Weighting(of_partitions, entropy_weights(table), dtype)
         given = checks.positive(self.cluster_weight, "cluster_weight", table.n_columns, "n_columns")
-        return Weighting(of_partitions, (given * UNIT).round().clip(1).astype("int64"), dtype)
+        clusters, unit = in_units(given)
+        return Weighting(of_partitions, clusters, dtype, unit)
 
     def _labelling(self, start: Any, problem: Problem, weighting: Weighting, rng: Any) -> Labelling:
         """How the labels of a start are found."""
@@ -99,7 +100,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         if not isinstance(start, str):
             return Given(start)
         if start == "spectral":
-            of_clusters = None if weighting.clusters is None else weighting.clusters / UNIT
+            of_clusters = None if weighting.clusters is None else weighting.clusters / UNIT  # only ratios matter
             return bipartite.cut(table, bipartite.of_samples(table, of_clusters), self.n_clusters, rng)
         seed = seeding.plus_plus if start == "k-means++" else seeding.random_rows
         return seed(table, self._seeding_costs(problem, weighting), self.n_clusters, rng)

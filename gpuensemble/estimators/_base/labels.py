@@ -1,8 +1,10 @@
 """What our estimators share with scikit-learn's: pickling, and for those of label tables tags and names of columns."""
 
+import warnings
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
 
 from gpuensemble._array.devices import device_of, to_host
 
@@ -68,6 +70,14 @@ class LabelConsensus(Consensus):
             self.feature_names_in_ = names
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+
+    def _warn_of_distinct_rows(self, n_found: int) -> None:
+        """Warn that there are fewer clusters than were asked for."""
+        warnings.warn(
+            f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {n_found} clusters.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
     def _check_columns(self, labels: Any) -> None:
         """Raise if the columns of another table are called otherwise, or in another order, than those of `fit`."""

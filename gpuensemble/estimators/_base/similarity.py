@@ -9,7 +9,7 @@ from gpuensemble._array.devices import Array, choose_device, device_of, on, to_d
 from gpuensemble._array.random import generators
 from gpuensemble._partition import affinity
 from gpuensemble.estimators._base.labels import LabelConsensus
-from gpuensemble.membership import Membership
+from gpuensemble.membership import Membership, Merged
 
 
 class Refined(NamedTuple):
@@ -45,8 +45,10 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
         with on(device):
             m = Membership.from_labels(labels, device)
             self._check_table(m, dtype)
-            refined = self._refined(m, dtype, streams)
-            found = self._cut(refined, m, next(streams))
+            merged = m.merge()
+            n_clusters = self._possible_clusters(len(merged.multiplicity))
+            refined = self._refined(m, n_clusters, dtype, streams)
+            found = self._cut(refined, m, n_clusters, merged, next(streams))
             self.labels_ = to_device(found, device_of(labels))
             for name, value in refined.results.items():
                 setattr(self, name, value if isinstance(value, list) else to_device(value, device_of(labels)))
@@ -61,16 +63,22 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
         """Raise if a parameter is wrong that no table is needed for."""
 
     @abc.abstractmethod
-    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
-        """Make the affinity; random generators come from `streams`."""
+    def _refined(self, m: Membership, n_clusters: int, dtype: str, streams: Iterator) -> Refined:
+        """Make the affinity, which will be cut into so many clusters; random generators come from `streams`."""
 
     @abc.abstractmethod
     def _how(self) -> str:
         """How the affinity is cut, as `_partition.affinity.labels` calls it."""
 
-    def _cut(self, refined: Refined, m: Membership, rng: Any) -> Array:
-        """The labels of all rows."""
-        return affinity.labels(refined.affinity(), self._how(), self.n_clusters, rng)
+    def _cut(self, refined: Refined, m: Membership, n_clusters: int, merged: Merged, rng: Any) -> Array:
+        """Find the labels of all rows."""
+        return affinity.labels(refined.affinity(), self._how(), n_clusters, merged, rng)
+
+    def _possible_clusters(self, n_distinct: int) -> int:
+        """As many clusters as were asked for, or as there are distinct rows."""
+        if n_distinct < self.n_clusters:
+            self._warn_of_distinct_rows(n_distinct)
+        return min(self.n_clusters, n_distinct)
 
     def _check_table(self, m: Membership, dtype: str) -> None:
         """Raise if the table is too small for so many clusters, has holes that it may not have, or does not fit."""

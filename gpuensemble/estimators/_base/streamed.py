@@ -4,13 +4,13 @@ import warnings
 from typing import Any, NamedTuple
 
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
 from gpuensemble._tables import outputs, sources
 from gpuensemble._tables.blocks import Table
+from gpuensemble._tables.files import refuse_input
 from gpuensemble.estimators._base.labels import LabelConsensus
 from gpuensemble.membership import Membership
 
@@ -44,7 +44,8 @@ class StreamedConsensus(LabelConsensus):
         -------
         self
         """
-        outputs.check(self.out)
+        outputs.check(self.out, labels)
+        refuse_input(getattr(self, "checkpoint", None), "checkpoint", labels)
         table, unit = sources.table(labels, self.device, self.client, sample_weight)
         with on(table.device):
             checks.integer(self.n_clusters, "n_clusters", 1, table.n_rows, "n_samples")
@@ -74,10 +75,3 @@ class StreamedConsensus(LabelConsensus):
         parameters = self.get_params(deep=False)
         client = parameters.pop("client")
         return type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()}, client=client)
-
-    def _warn_of_distinct_rows(self, n_found: int) -> None:
-        warnings.warn(
-            f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {n_found} clusters.",
-            ConvergenceWarning,
-            stacklevel=5,
-        )

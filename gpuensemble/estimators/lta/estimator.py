@@ -79,7 +79,7 @@ class LTA(SimilarityConsensus):
     Notes
     -----
     At most 10 arrays of n x n are held, LAPACK's workspace aside: A, E, two multipliers, P in whose place its next
-    argument T comes, and four for the prox (`refine` says where the other variables of Algorithm 2 went). With the
+    argument T comes, and four for the prox (`solver` says where the other variables of Algorithm 2 went). With the
     partition transform n is the number of distinct rows, except in the result.
 
     Examples
@@ -127,7 +127,7 @@ class LTA(SimilarityConsensus):
         checks.number(self.tol, "tol", 0)
         checks.integer(self.max_iter, "max_iter", 1)
 
-    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
+    def _refined(self, m: Membership, n_clusters: int, dtype: str, streams: Iterator) -> Refined:
         """The co-association matrix refined by Algorithm 2."""
         if self._transform == "sample":
             warnings.warn(ORDER, stacklevel=3)

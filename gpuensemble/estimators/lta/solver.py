@@ -72,7 +72,7 @@ def coassociation(
     """
     xp = namespace(m.codes)
     kernels: Any = cpu_lta if m.device == "cpu" else cuda_lta
-    rows, group, copies = m.merge() if transform == "partition" else (m, None, xp.ones(len(m.codes)))
+    rows, group, copies, _ = m.merge() if transform == "partition" else (m, None, xp.ones(len(m.codes)), None)
     copies = copies.astype("float64")
     state, zeros = _while_zero(rows, copies, transform, lambda_error, max_iter, dtype)
     shrink = shrinkage(transform, state.tensor, copies)

@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array
 from gpuensemble._array.progress import bar
-from gpuensemble._partition import affinity
 from gpuensemble.estimators._base.similarity import Refined, SimilarityConsensus
 from gpuensemble.estimators.rsec import solver
 from gpuensemble.membership import Membership
@@ -166,13 +165,12 @@ class RSEC(SimilarityConsensus):
             max_iter=checks.integer(self.max_iter, "max_iter", 1),
         )
 
-    def _refined(self, m: Membership, dtype: str, streams: Iterator) -> Refined:
+    def _refined(self, m: Membership, n_clusters: int, dtype: str, streams: Iterator) -> Refined:
         """Z, E and F by Algorithm 1 or 2."""
-        k = self._possible_clusters(m)
         similarity = m.coassociation(missing="ignore" if m.complete else self.missing, dtype=dtype)
         with bar("iterations", self.verbose) as show:
             watch = lambda state: show(residual=f"{state.residuals[-1]:.2e}")  # noqa: E731
-            found = solver.solve(similarity, k, self._settings(), next(streams), watch)
+            found = solver.solve(similarity, n_clusters, self._settings(), next(streams), watch)
         if not found.converged:
             warnings.warn(
                 f"`max_iter` = {self.max_iter} iterations did not lead to convergence: the residual is "
@@ -197,19 +195,3 @@ class RSEC(SimilarityConsensus):
 
     def _how(self) -> str:
         return "points" if self.assign == "embedding" else "spectral"
-
-    def _cut(self, refined: Refined, m: Membership, rng: Any) -> Array:
-        """As many clusters as F has columns: fewer than were asked for where there are fewer distinct rows."""
-        n_clusters = refined.results["embedding_"].shape[1]
-        return affinity.labels(refined.affinity(), self._how(), n_clusters, rng)
-
-    def _possible_clusters(self, m: Membership) -> int:
-        """As many clusters as were asked for, or as there are distinct rows."""
-        distinct = len(m.merge().multiplicity)
-        if distinct < self.n_clusters:
-            warnings.warn(
-                f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {distinct} clusters.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return min(self.n_clusters, distinct)
