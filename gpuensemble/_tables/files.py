@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""A file is written whole or not at all."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file that takes its name when all is written; if anything fails, what was there before stays."""
+    """Open a file that takes its name when all is written; if anything fails, what was there before stays."""
     target = Path(path).resolve()
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
