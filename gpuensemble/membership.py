@@ -31,7 +31,7 @@ class Merged(NamedTuple):
 
 
 class Membership:
-    """A `Membership` is the n x C matrix H of r base partitions, C the sum of the K_i: one 1 per row and observed label.
+    """A `Membership` is the n x C matrix H of r base partitions, C = sum of the K_i: one 1 per row and observed label.
 
     H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
     `Membership.from_labels`, which takes labels of any kind; the constructor takes codes.
@@ -105,7 +105,7 @@ class Membership:
     def from_coded(
         cls, codes: Array, widths: Any, complete: bool, categories: list | None, device: str
     ) -> "Membership":
-        """Make the Membership of codes as `codes` holds them: they are not checked, and copied only to another device."""
+        """Make the Membership of codes as `codes` holds them: none is checked, or copied except to another device."""
         return cls._make(coding.Coded(codes, widths, complete), categories, device)
 
     @classmethod
@@ -288,7 +288,7 @@ class Membership:
         return self._make(coding.Coded(codes, self.widths[:1], True), None, self.device)
 
     def filled(self, codes: Array) -> "Membership":
-        """Return the Membership of other codes of the same partitions, which have no holes; nothing is checked or copied."""
+        """Return the Membership of other codes of the same partitions, without holes; nothing is checked or copied."""
         return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
 
     @_on_own_device

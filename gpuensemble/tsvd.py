@@ -20,7 +20,7 @@ def fourier(name: str, x: Array, axis: int, overwrite: bool = False, **options: 
 
 
 def slices(x: Array, axis: int) -> Array:
-    """Return slices of a Fourier transform along `axis`, now in front: n3 of a complex tensor, n3 // 2 + 1 of a real."""
+    """Return the Fourier slices along `axis`, now the first one: n3 of a complex tensor, n3 // 2 + 1 of a real one."""
     return fourier("fft" if x.dtype.kind == "c" else "rfft", namespace(x).moveaxis(x, axis, 0), 0)
 
 

@@ -148,8 +148,8 @@ class NuclearSequence:
     def _full(self, x: Array) -> None:
         """Overwrite x by way of a full decomposition.
 
-        The eigenvectors of X'X do it in a third of an SVD's time. That loses half the digits, so an SVD is made where tau
-        is small."""
+        The eigenvectors of X'X do it in a third of an SVD's time. That loses half the digits, so an SVD is made where
+        tau is small."""
         xp = namespace(x)
         self.block, self.v = None, None
         if float(xp.finfo(x.dtype).eps) * self.largest < ACCURACY[x.dtype.name] * self.tau:
