@@ -31,7 +31,7 @@ class Merged(NamedTuple):
 
 
 class Membership:
-    """A `Membership` is the n x C matrix H of r base partitions, C = sum of the K_i: one 1 per row and observed label.
+    """A `Membership` is the n x C matrix H of r base partitions, C = sum of K_i: one 1 per row and observed partition.
 
     H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
     `Membership.from_labels`, which takes labels of any kind; the constructor takes codes.

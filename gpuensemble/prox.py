@@ -1,6 +1,6 @@
-"""Proximal operators are the argmin over z of tau * penalty(z) + |z - x|^2 / 2.
+"""A proximal operator returns the argmin over z of tau * penalty(z) + |z - x|^2 / 2.
 
-They are plain functions, batched over leading axes. All take NumPy or CuPy arrays, float32, float64 or complex, and
+These are plain functions, batched over leading axes. All take NumPy or CuPy arrays, float32, float64 or complex, and
 answer in kind. `check=False` leaves out the search for NaN, infinity and negative thresholds, which costs a pass and
 makes the host wait for a device; entries must then be of moderate size, as their squares are summed.
 

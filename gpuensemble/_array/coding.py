@@ -93,7 +93,7 @@ def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
 
 
 def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded, int]:
-    """Return the codes of a table whose label values are known, and how many labels are not among them: holes now."""
+    """Return the codes of a table whose label values are known, and how many labels, now holes, are not among them."""
     columns, names = _columns(labels)
     if len(columns) != len(categories):
         raise ValueError(f"`labels` must have the {len(categories)} columns that `fit` saw, got {len(columns)}.")

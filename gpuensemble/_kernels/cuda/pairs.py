@@ -1,4 +1,4 @@
-"""This launches kernels/pairs.cu, with the names, the arguments and the bits of cpu/pairs.py."""
+"""This launches kernels/pairs.cu, with names and arguments of cpu/pairs.py, and its bits but for cuFFT's transforms."""
 
 import numpy as np
 
