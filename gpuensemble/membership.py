@@ -1,4 +1,4 @@
-"""The membership operator: the one-hot matrix of all base partitions, kept as integer codes."""
+"""The membership operator is the one-hot matrix of all base partitions, kept as integer codes."""
 
 import functools
 import operator
@@ -23,7 +23,7 @@ def _on_own_device(method: Callable) -> Callable:
 
 
 class Merged(NamedTuple):
-    """The distinct rows of a Membership, in the order of their first occurrence."""
+    """This holds the distinct rows of a Membership, in the order of their first occurrence; see `Membership.merge`."""
 
     membership: "Membership"
     group: Array  # of each row: its distinct row
@@ -32,7 +32,7 @@ class Merged(NamedTuple):
 
 
 class Membership:
-    """The n x C matrix H of r base partitions: one 1 per row and observed partition, C = sum of the K_i.
+    """A `Membership` is the n x C matrix H of r base partitions, C = sum of K_i: one 1 per row and observed partition.
 
     H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
     `Membership.from_labels`, which takes labels of any kind; the constructor takes codes.
@@ -78,7 +78,7 @@ class Membership:
 
     @classmethod
     def from_labels(cls, labels: Any, device: str = "auto") -> "Membership":
-        """The Membership of a table of labels.
+        """Make the Membership of a table of labels.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class Membership:
 
     @classmethod
     def from_known_labels(cls, labels: Any, categories: list, device: str = "auto") -> tuple["Membership", int]:
-        """As `from_labels`, in the columns of another Membership's `categories`; also counts labels not among them.
+        """Do as `from_labels`, in the columns of another Membership's `categories`; also count labels not among them.
 
         A label that is not known is a hole.
         """
@@ -106,7 +106,7 @@ class Membership:
     def from_coded(
         cls, codes: Array, widths: Any, complete: bool, categories: list | None, device: str
     ) -> "Membership":
-        """The Membership of codes as `codes` holds them: not checked, and copied only to another device."""
+        """Make the Membership of codes as `codes` holds them: none is checked, or copied except to another device."""
         return cls._make(coding.Coded(codes, widths, complete), categories, device)
 
     @classmethod
@@ -133,12 +133,12 @@ class Membership:
 
     @property
     def device(self) -> str:
-        """Where the codes are: "cpu" or "cuda:N"."""
+        """Say where the codes are: "cpu" or "cuda:N"."""
         return device_of(self.codes)
 
     @_on_own_device
     def gather_sum(self, table: Any) -> Array:
-        """H @ table: for each row the sum of the table's rows of its clusters.
+        """Return H @ table: for each row the sum of the table's rows of its clusters.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Membership:
 
     @_on_own_device
     def scatter_add(self, rows: Any) -> Array:
-        """H.T @ rows, the adjoint of `gather_sum`: for each cluster the sum of the rows of its samples.
+        """Return H.T @ rows, the adjoint of `gather_sum`: for each cluster the sum of the rows of its samples.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class Membership:
 
     @_on_own_device
     def count(self, labels: Any, n_clusters: int, weight: Any = None) -> Array:
-        """H.T @ diag(weight) @ onehot(labels): the contingency table of a partition with all base partitions.
+        """Count H.T @ diag(weight) @ onehot(labels), the contingency table of a partition with all base partitions.
 
         Parameters
         ----------
@@ -190,14 +190,14 @@ class Membership:
 
     @_on_own_device
     def sizes(self, weight: Any = None) -> Array:
-        """The size of each cluster, its column's sum in H: C integers; `weight` as in `count`."""
+        """Return the size of each cluster, its column's sum in H, as C integers; `weight` is that of `count`."""
         weight = self._multiplicity(weight)
         one_cluster = namespace(self.codes).zeros(len(self.codes), "int32")
         return products.count(self, one_cluster, weight, 1)[:, 0]
 
     @_on_own_device
     def degrees(self, weight: Any = None) -> Array:
-        """For each row the sum of the sizes of its clusters, i.e. the row sums of H @ H.T: n integers."""
+        """Return the degree of each row, the sum of the sizes of its clusters: the row sums of H @ H.T, n integers."""
         return products.gather_sum(self, self.sizes(weight)[:, None])[:, 0]
 
     def _multiplicity(self, weight: Any) -> Array | None:
@@ -207,7 +207,7 @@ class Membership:
 
     @_on_own_device
     def assign(self, table: Any, per_partition: Any = None, weight: Any = None) -> tuple[Array, Array]:
-        """The cheapest of K choices for each row, without the n x K costs.
+        """Find the cheapest of K choices for each row, without the n x K costs.
 
         The cost of choice k for row x is t + weight[x] * p, where t is the sum of table[column of x in i, k], and p the
         sum of per_partition[i, k], over the partitions i that x has a label in, ascending. The lowest k wins a tie. A
@@ -237,7 +237,7 @@ class Membership:
         return labels, cost
 
     def _per_partition(self, given: Any, table: Array) -> Array:
-        """One row per partition; a single row, the sum of them all, where it is the same for every sample."""
+        """Return one row per partition, or a single row, the sum of them all, where it is the same for every sample."""
         n_columns = table.shape[1]
         if given is None:
             return namespace(table).zeros((1, n_columns), table.dtype)
@@ -251,7 +251,7 @@ class Membership:
 
     @_on_own_device
     def coassociation(self, rows: slice = slice(None), missing: str = "ignore", dtype: str = "float64") -> Array:
-        """A dense block of rows of the co-association matrix S = H @ H.T / r.
+        """Build a dense block of rows of the co-association matrix S = H @ H.T / r.
 
         Parameters
         ----------
@@ -273,28 +273,28 @@ class Membership:
 
     @_on_own_device
     def coassociation_dot(self, x: Any) -> Array:
-        """S @ x for S = H @ H.T / r and an n x K array, through H: S is not built."""
+        """Return S @ x for S = H @ H.T / r and an n x K array, through H: S is not built."""
         return products.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
 
     @_on_own_device
     def take(self, rows: Array | slice) -> "Membership":
-        """The Membership of some rows: a slice (a view), or an array of integers on the codes' device (a copy)."""
+        """Take some rows: a slice gives a view, an array of integers on the codes' device a copy."""
         coded = coding.Coded(self.codes[rows], self.widths, self.complete)
         return self._make(coded, self.categories, self.device)
 
     @_on_own_device
     def leading(self) -> "Membership":
-        """The Membership of the first partition alone; it must be complete."""
+        """Return the Membership of the first partition alone, which must be complete."""
         codes = namespace(self.codes).ascontiguousarray(self.codes[:, :1])
         return self._make(coding.Coded(codes, self.widths[:1], True), None, self.device)
 
     def filled(self, codes: Array) -> "Membership":
-        """The Membership of other codes of the same partitions, without holes: not checked, and not copied."""
+        """Return the Membership of other codes of the same partitions, without holes; nothing is checked or copied."""
         return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
 
     @_on_own_device
     def merge(self) -> Merged:
-        """The distinct rows, which row is which of them, and how often each occurs.
+        """Find the distinct rows, which row is which of them, and how often each occurs.
 
         Returns
         -------
@@ -314,7 +314,7 @@ class Membership:
 def coassociation(
     labels: Any, missing: str = "ignore", rows: slice = slice(None), device: str = "auto", dtype: str = "float64"
 ) -> Array:
-    """A dense block of rows of the co-association matrix of a table of labels; see `Membership.coassociation`.
+    """Build a dense block of rows of a table's co-association matrix; see `Membership.coassociation`.
 
     Parameters
     ----------

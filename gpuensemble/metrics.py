@@ -1,4 +1,4 @@
-"""Scores of a partition against another: accuracy, nmi, ari, purity, and precision and recall over pairs of samples.
+"""These score a partition against another: accuracy, nmi, ari, purity, and precision and recall over pairs of samples.
 
 Labels `y` and `z` are vectors of n labels of any kind, NumPy or CuPy array, pandas Series or list: whole numbers that
 are not negative, or any hashable values; none may be missing. Work is done where the labels are: of CuPy arrays only
@@ -22,7 +22,7 @@ DENSE_CELLS = 10**7
 
 
 class PairScores(NamedTuple):
-    """Precision, recall and F1 over pairs of samples."""
+    """`pair_scores` returns this: precision, recall and F1 over pairs of samples."""
 
     precision: float
     recall: float
@@ -30,7 +30,7 @@ class PairScores(NamedTuple):
 
 
 class _Pairs(NamedTuple):
-    """How many pairs of samples are together in both partitions, in one of them only, in neither."""
+    """This counts the pairs of samples that are together in both partitions, in one of them only, in neither."""
 
     both: int
     only_y: int
@@ -39,7 +39,7 @@ class _Pairs(NamedTuple):
 
 
 def accuracy(y: Any, z: Any) -> float:
-    """Share of samples that agree under the best one-to-one matching of the clusters of z with the classes of y.
+    """Return the share of samples that agree under the best one-to-one matching of clusters of z with classes of y.
 
     Where one partition has more clusters than the other, those left over match nothing.
 
@@ -64,10 +64,10 @@ def accuracy(y: Any, z: Any) -> float:
 
 
 def nmi(y: Any, z: Any) -> float:
-    """Mutual information over the geometric mean of the two entropies, I(y, z) / sqrt(H(y) H(z)).
+    """Return the mutual information over the geometric mean of the two entropies, I(y, z) / sqrt(H(y) H(z)).
 
-    scikit-learn's `normalized_mutual_info_score` with ``average_method="geometric"``, also in its conventions: 1 if
-    both partitions are a single cluster, 0 if one of them is.
+    This is scikit-learn's `normalized_mutual_info_score` with ``average_method="geometric"``, also in its conventions:
+    it is 1 if both partitions are a single cluster, 0 if only one of them is.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def nmi(y: Any, z: Any) -> float:
 
 
 def ari(y: Any, z: Any) -> float:
-    """Adjusted Rand index: agreement over pairs of samples, 0 on average for random labels with the same sizes.
+    """Return the adjusted Rand index: agreement over pairs of samples, 0 on average for random labels with these sizes.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def ari(y: Any, z: Any) -> float:
 
 
 def purity(y: Any, z: Any) -> float:
-    """Share of samples in the majority class of their cluster.
+    """Return the share of samples in the majority class of their cluster.
 
     It never falls as clusters are split, and is 1 for clusters of one sample each.
 
@@ -154,7 +154,7 @@ def purity(y: Any, z: Any) -> float:
 
 
 def pair_scores(y: Any, z: Any) -> PairScores:
-    """Precision, recall and F1 of z over pairs of samples, where a pair counts as found if z puts it together.
+    """Return precision, recall and F1 of z over pairs of samples, where a pair counts as found if z puts it together.
 
     Precision is the share of the pairs together in z that are so in y, recall the share of those in y that are so in z.
     A share of no pairs at all is 1: a z without two samples together says nothing wrong, and of a y without any there
@@ -187,7 +187,7 @@ def pair_scores(y: Any, z: Any) -> PairScores:
 
 
 def _contingency(y: Any, z: Any) -> coo_array:
-    """How many samples each class of y (row) and cluster of z (column) share: the nonzero cells, on the host."""
+    """Count the samples that each class of y (row) and cluster of z (column) share: the nonzero cells, on the host."""
     coded_y, coded_z = _coded(y, "y"), _coded(z, "z")
     if len(coded_y.codes) != len(coded_z.codes):
         raise ValueError(
@@ -202,27 +202,27 @@ def _contingency(y: Any, z: Any) -> coo_array:
 
 
 def _coded(labels: Any, name: str) -> coding.Coded:
-    """A vector as codes, where it is."""
+    """Return a vector as codes, on the device where it is."""
     with on(device_of(labels)):
         return coding.from_vector(labels, name)
 
 
 def _count(y: Array, z: Array, shape: tuple[int, int]) -> tuple[Array, Array, Array]:
-    """Row, column and count of each nonzero cell, by way of the dense table."""
+    """Return row, column and count of each nonzero cell, by way of the dense table."""
     table = Membership(y, [shape[0]], device=device_of(y)).count(z[:, 0], shape[1])
     row, column = namespace(table).nonzero(table)
     return row, column, table[row, column]
 
 
 def _count_sparse(y: Array, z: Array, shape: tuple[int, int]) -> tuple[Array, Array, Array]:
-    """The same by sorting the samples, in memory linear in n."""
+    """Do the same by sorting the samples, in memory linear in n."""
     cells = y[:, 0].astype("int64") * shape[1] + z[:, 0]
     cell, counts = namespace(cells).unique(cells, return_counts=True)
     return cell // shape[1], cell % shape[1], counts
 
 
 def _matched(table: coo_array) -> int:
-    """The most samples that a one-to-one matching of rows with columns covers."""
+    """Return the most samples that a one-to-one matching of rows with columns covers."""
     if math.prod(table.shape) <= DENSE_CELLS:
         dense = table.toarray()
         return int(dense[linear_sum_assignment(dense, maximize=True)].sum())
@@ -234,7 +234,7 @@ def _matched(table: coo_array) -> int:
 
 
 def _information(count: Array, size_y: Array, size_z: Array) -> float:
-    """The sum of count / n * log(count * n / (size_y * size_z)) over cells, in an order that does not matter.
+    """Sum count / n * log(count * n / (size_y * size_z)) over cells, in an order that does not matter.
 
     log1p of an exact difference keeps the digits where a cell is close to what independence gives; fsum rounds once.
     """
@@ -245,7 +245,7 @@ def _information(count: Array, size_y: Array, size_z: Array) -> float:
 
 
 def _pairs(y: Any, z: Any) -> _Pairs:
-    """The pairs of samples, counted; Python integers, since products of them follow."""
+    """Count the pairs of samples in Python integers, since products of them follow."""
     table = _contingency(y, z)
     both, in_y, in_z = (_together(sizes) for sizes in (table.data, table.sum(axis=1), table.sum(axis=0)))
     n = int(table.sum())
@@ -253,10 +253,10 @@ def _pairs(y: Any, z: Any) -> _Pairs:
 
 
 def _together(sizes: Array) -> int:
-    """The number of pairs within groups of those sizes; the sum is less than n**2, which fits into 63 bits."""
+    """Return the number of pairs within groups of those sizes; the sum is less than n**2, which fits into 63 bits."""
     return int((sizes * (sizes - 1)).sum()) // 2
 
 
 def _ratio(part: int, whole: int) -> float:
-    """The quotient, rounded once; 1 where there is nothing to have a part of."""
+    """Return the quotient, rounded once; it is 1 where there is nothing to have a part of."""
     return part / whole if whole else 1.0

@@ -1,8 +1,8 @@
-"""Proximal operators, argmin over z of tau * penalty(z) + |z - x|^2 / 2: plain functions, batched over leading axes.
+"""A proximal operator returns the argmin over z of tau * penalty(z) + |z - x|^2 / 2.
 
-All take NumPy or CuPy arrays, float32, float64 or complex, and answer in kind. `check=False` leaves out the search for
-NaN, infinity and negative thresholds, which costs a pass and makes the host wait for a device; entries must then be of
-moderate size, as their squares are summed.
+These are plain functions, batched over leading axes. All take NumPy or CuPy arrays, float32, float64 or complex, and
+answer in kind. `check=False` leaves out the search for NaN, infinity and negative thresholds, which costs a pass and
+makes the host wait for a device; entries must then be of moderate size, as their squares are summed.
 
 What the methods call in their iterations works in place, on real arrays of float32 or float64, and returns the norm of
 the result: `nuclear_symmetric`, `tensor_nuclear_symmetric`, `NuclearSequence` and `SlicePairs`. The last two remember
@@ -33,7 +33,7 @@ MODERATE = {"float32": 2.0**40, "float64": 2.0**160}  # larger entries, or small
 
 
 def soft(x: Any, tau: Any, *, check: bool = True) -> Array:
-    """Soft threshold, the prox of the l1 norm: each entry moves towards 0 by tau; a complex one keeps its phase.
+    """Move each entry towards 0 by tau, a soft threshold, the prox of the l1 norm; a complex entry keeps its phase.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def soft(x: Any, tau: Any, *, check: bool = True) -> Array:
 
 
 def l21(x: Any, tau: Any, *, check: bool = True) -> Array:
-    """Shrink the columns, the prox of the l21 norm: the length of each column is reduced by tau, to 0 at least.
+    """Reduce the length of each column by tau, to 0 at least, which is the prox of the l21 norm.
 
     A kept column is x_i (|x_i| - tau) / |x_i|: Eq. 15 of RSEC, which prints the factor alone.
 
@@ -73,14 +73,14 @@ def l21(x: Any, tau: Any, *, check: bool = True) -> Array:
 
 
 def _shortened(x: Array, length: Array, tau: Any) -> Array:
-    """x times (length - tau)_+ / length."""
+    """Return x times (length - tau)_+ / length."""
     xp = namespace(x)
     kept = length > tau
     return x * xp.where(kept, (length - tau) / xp.where(kept, length, 1), 0)
 
 
 def mcp_weights(x: Any, gamma: float, *, check: bool = True) -> Array:
-    """(1 - |x| / gamma)_+, the slope of the minimax concave penalty; of the gamma-norm, if x are singular values.
+    """Return (1 - |x| / gamma)_+, the slope of the minimax concave penalty, or of the gamma-norm at singular values x.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def mcp_weights(x: Any, gamma: float, *, check: bool = True) -> Array:
 
 
 def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> Array:
-    """Singular value thresholding, the prox of the nuclear norm: singular values are reduced by tau, to 0 at least.
+    """Reduce the singular values by tau, to 0 at least (singular value thresholding), the prox of the nuclear norm.
 
     The algorithm is chosen from the shape and the device (`algorithm` of _linear/thresholding.py); in float64 all of
     them agree with LAPACK's SVD to 1e-10 of the largest singular value, in float32 to 1e-4.
@@ -124,7 +124,7 @@ def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> A
 
 
 def _unit(x: Array) -> float:
-    """A power of two that brings the entries to moderate size; 1 where they are."""
+    """Return a power of two that brings the entries to moderate size; it is 1 where they are so."""
     size, limit = checks.largest(x, "x"), MODERATE[x.real.dtype.name]
     unit = 1.0
     while size * unit > limit:
@@ -135,7 +135,7 @@ def _unit(x: Array) -> float:
 
 
 def nuclear_symmetric(x: Array, tau: float) -> Array:
-    r"""`nuclear` of a real symmetric matrix, in place: its singular values are its absolute eigenvalues.
+    r"""Apply `nuclear` to a real symmetric matrix in place: its singular values are its absolute eigenvalues.
 
     :math:`X = V \operatorname{diag}(\lambda) V'` becomes
     :math:`V \operatorname{diag}(\operatorname{sign}(\lambda) (|\lambda| - \tau)_+) V'`.
@@ -172,7 +172,7 @@ def _square(x: Array) -> None:
 
 
 def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) -> Array:
-    """The prox of the tensor nuclear norm: singular value thresholding of the Fourier slices along `axis`.
+    """Threshold the singular values of the Fourier slices along `axis`, which is the prox of the tensor nuclear norm.
 
     The norm is 1/n3 times the sum of the slices' nuclear norms, n3 the length of `axis`; hence the slices of the
     unnormalised FFT are reduced by tau. Of a real tensor half of them are computed.
@@ -198,7 +198,7 @@ def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) ->
 
 
 def _tensor(x: Array, tau: float, axis: int) -> Array:
-    """The prox for one tensor."""
+    """Apply the prox to one tensor."""
     xp = namespace(x)
     front = xp.moveaxis(x, axis, 0)
     turned = front.shape[1] < front.shape[2]  # the short side of the slices comes last
@@ -223,7 +223,7 @@ def _shrink_packed(spectrum: Array, tau: float) -> Array:
 
 
 def tensor_nuclear_symmetric(x: Array, tau: float, multiplicity: Array | None = None) -> Array:
-    r"""`tensor_nuclear` along the first axis of two stacked real symmetric matrices, in place.
+    r"""Apply `tensor_nuclear` along the first axis to two stacked real symmetric matrices, in place.
 
     The Fourier slices are the sum and the difference of both, so that two calls of `nuclear_symmetric` do.
 

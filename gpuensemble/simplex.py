@@ -1,4 +1,4 @@
-"""The quadratic programme on the probability simplex, by an active set, on the host."""
+"""An active set solves the quadratic programme on the probability simplex, on the host."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ROUNDING = 1e-10  # of the input: asymmetry, and negative eigenvalues
 
 
 def quadratic(G: Any, f: Any) -> Array:
-    """The minimiser of a'Ga - 2f'a over a >= 0, sum(a) = 1 (PCE, Eq. 12).
+    """Return the minimiser of a'Ga - 2f'a over a >= 0, sum(a) = 1 (PCE, Eq. 12).
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def quadratic(G: Any, f: Any) -> Array:
 
 
 def minimiser(G: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """`quadratic` on the host; the arguments are taken to be right.
+    """Solve `quadratic` on the host; the arguments are taken to be right.
 
     As in Lawson and Hanson's non-negative least squares, variables are freed one at a time, first the one that promises
     most; those that reach 0 on the way to the minimum over the free variables are fixed there.
@@ -79,7 +79,7 @@ def minimiser(G: np.ndarray, f: np.ndarray) -> np.ndarray:
 
 
 def _aim(G: np.ndarray, f: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """The minimiser among all vectors that sum to 1 and are 0 where not free, by its conditions of optimality."""
+    """Find the minimiser among all vectors that sum to 1 and are 0 where not free, by its conditions of optimality."""
     m = int(free.sum())
     conditions = np.ones((m + 1, m + 1))
     conditions[:m, :m] = G[np.ix_(free, free)]

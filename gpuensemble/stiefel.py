@@ -1,6 +1,7 @@
-"""Minimisation over matrices with orthonormal columns: the Cayley step, and curvilinear search with it.
+"""This minimises over matrices with orthonormal columns, by the Cayley step and curvilinear search with it.
 
-Wen, Yin: A feasible method for optimization with orthogonality constraints, Mathematical Programming, 2013.
+The method is that of Wen, Yin: A feasible method for optimization with orthogonality constraints, Mathematical
+Programming, 2013.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ DRIFT = 20  # times eps: columns further from orthonormal than this are orthonor
 
 
 class Minimum(NamedTuple):
-    """What `minimize` found; values and steps have the shape of the leading axes."""
+    """`minimize` returns this; values and steps have the shape of the leading axes."""
 
     x: Array
     value: Array
@@ -29,7 +30,7 @@ class Minimum(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """A point, the objective there, and its gradient within the manifold."""
+    """This holds a point, the objective there, and its gradient within the manifold."""
 
     x: Array
     value: Array
@@ -41,7 +42,7 @@ class _Point(NamedTuple):
 
 
 def cayley_step(x: Any, grad: Any, step: Any) -> Array:
-    """The point (I + step W)^-1 (I - step W) x, where W = grad x' - x grad'.
+    """Return the point (I + step W)^-1 (I - step W) x, where W = grad x' - x grad'.
 
     Its columns are orthonormal as those of x are, and a small step descends (Wen and Yin, Lemma 3; PCE, Theorem 1).
     No n x n matrix is made: half of the 2K x 2K system of their Lemma 4 is eliminated, which leaves one of K x K whose
@@ -172,7 +173,7 @@ def minimize(
 
 
 def _checked(x: Any, name: str) -> Array:
-    """Floating matrices with orthonormal columns."""
+    """Return floating matrices with orthonormal columns, or raise."""
     x = checks.numbers_of(x, name)
     if x.dtype.kind == "c":
         raise TypeError(f"`{name}` must hold real numbers, got dtype {x.dtype}.")
@@ -187,7 +188,7 @@ def _checked(x: Any, name: str) -> Array:
 
 
 def _point(x: Array, value: Array, grad: Array) -> _Point:
-    """Overwrites `grad`, the gradient among all matrices."""
+    """Make a point from its gradient among all matrices, `grad`, which is overwritten."""
     inner = _inner(x, grad)
     symmetric = (inner + inner.swapaxes(-1, -2)) / 2
     inner, gram = 0 * inner, 0 * inner
@@ -201,7 +202,7 @@ def _point(x: Array, value: Array, grad: Array) -> _Point:
 
 
 def _curve(point: _Point, step: Array) -> tuple[Array, Array]:
-    """The K x K matrices P and Q of (I + step W)^-1 (I - step W) x = x P + grad Q."""
+    """Return the K x K matrices P and Q of (I + step W)^-1 (I - step W) x = x P + grad Q."""
     step = step[..., None, None]
     outside = step**2 * (point.gram + point.skew @ point.skew)  # of the gradient's part orthogonal to x
     z = namespace(outside).linalg.inv(_eye(point.x) + 2 * step * point.skew + outside)
@@ -210,7 +211,7 @@ def _curve(point: _Point, step: Array) -> tuple[Array, Array]:
 
 
 def _product(point: _Point, p: Array, q: Array, out: Array) -> tuple[Array, Array]:
-    """x P + grad Q, put into `out`, and how far its columns are from orthonormal, in units of eps."""
+    """Put x P + grad Q into `out`, and return it and how far its columns are from orthonormal, in units of eps."""
     xp = namespace(out)
     square: Any = 0
     for rows in _blocks(out):
@@ -220,22 +221,22 @@ def _product(point: _Point, p: Array, q: Array, out: Array) -> tuple[Array, Arra
 
 
 def _repaired(x: Array) -> Array:
-    """The orthonormal matrix nearest to x, which is near to orthonormal: a Newton step towards it."""
+    """Take a Newton step from x, which is near to orthonormal, towards the orthonormal matrix nearest to it."""
     return x @ (1.5 * _eye(x) - 0.5 * _inner(x, x))
 
 
 def _turn(point: _Point) -> Array:
-    """|W|^2, which is also how fast the objective falls with the step."""
+    """Return |W|^2, which is also how fast the objective falls with the step."""
     return 2 * _norm(point) + 2 * _dot(point.skew, point.skew)
 
 
 def _norm(point: _Point) -> Array:
-    """|grad|^2."""
+    """Return |grad|^2."""
     return point.gram.trace(axis1=-2, axis2=-1)
 
 
 def _shorter(point: _Point, step: Array, value: Array) -> Array:
-    """The minimum of the parabola through the two values and the slope, but between 1/10 and 1/2 of the step."""
+    """Return the minimum of the parabola through the two values and the slope, but between 1/10 and 1/2 of the step."""
     xp = namespace(step)
     expected = _turn(point) * step
     ratio = expected / _nonzero(2 * (value - point.value + expected))
@@ -243,10 +244,10 @@ def _shorter(point: _Point, step: Array, value: Array) -> Array:
 
 
 def _barzilai_borwein(old: _Point, new: _Point, p: Array, q: Array, long: bool) -> Array:
-    """|s|^2 / |s.y| or |s.y| / |y|^2, where s = x_new - x, y = grad_new - grad; half of it, as ours is half their step.
+    """Return half of |s|^2 / |s.y| or |s.y| / |y|^2, where s = x_new - x, y = grad_new - grad.
 
-    Since x.grad = 0 at both points, s.y needs x.grad_new and x_new.grad only; what x_new = x P + grad Q brings in comes
-    from K x K matrices.
+    It is half of the step of Barzilai and Borwein, as ours is half their step. Since x.grad = 0 at both points, s.y
+    needs x.grad_new and x_new.grad only; what x_new = x P + grad Q brings in comes from K x K matrices.
     """
     xp = namespace(p)
     shift = p - _eye(old.x)
@@ -261,12 +262,12 @@ def _barzilai_borwein(old: _Point, new: _Point, p: Array, q: Array, long: bool) 
 
 
 def _flags(*flags: Array) -> list[bool]:
-    """Values of the device, in one transfer."""
+    """Bring values from the device in one transfer."""
     return to_host(namespace(*flags).stack(flags)).tolist()
 
 
 def row_blocks(n: int, device: str) -> list[slice]:
-    """Slices of a few of n rows at a time."""
+    """Return slices of a few of n rows at a time."""
     return threads.spans(n, BLOCK_ROWS if device == "cpu" else DEVICE_ROWS)
 
 
@@ -287,6 +288,6 @@ def _eye(x: Array) -> Array:
 
 
 def _nonzero(x: Array) -> Array:
-    """For use as a divisor: a number whose inverse is finite instead of 0 and below."""
+    """Make a divisor of x: a number whose inverse is finite takes the place of 0 and below."""
     xp = namespace(x)
     return xp.maximum(x, float(xp.finfo(x.dtype).tiny) ** 0.5)

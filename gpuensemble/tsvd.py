@@ -1,4 +1,4 @@
-"""Tensors of three axes as matrices of tubes: t-product, t-SVD, tensor nuclear norm, all through Fourier slices.
+"""Tensors of three axes are matrices of tubes: t-product, t-SVD and tensor nuclear norm go through Fourier slices.
 
 The tubes run along `axis`; a t-product convolves them in a circle. A real tensor has a spectrum that is symmetric, so
 that only its first half is worked on (`slices`).
@@ -13,25 +13,25 @@ from gpuensemble._array.devices import Array, device_of, namespace
 
 
 def fourier(name: str, x: Array, axis: int, overwrite: bool = False, **options: Any) -> Array:
-    """A Fourier transform of scipy.fft, with all threads, or of cupy.fft; `overwrite` may use the memory of x."""
+    """Call a Fourier transform of scipy.fft, with all threads, or of cupy.fft; `overwrite` may use the memory of x."""
     if device_of(x) == "cpu":
         return getattr(scipy.fft, name)(x, axis=axis, overwrite_x=overwrite, workers=threads.count(), **options)
     return getattr(namespace(x).fft, name)(x, axis=axis, **options)
 
 
 def slices(x: Array, axis: int) -> Array:
-    """The Fourier slices along `axis`, which comes to the front: all n3 of a complex tensor, n3 // 2 + 1 of a real."""
+    """Return the Fourier slices along `axis`, now the first one: n3 of a complex tensor, n3 // 2 + 1 of a real one."""
     return fourier("fft" if x.dtype.kind == "c" else "rfft", namespace(x).moveaxis(x, axis, 0), 0)
 
 
 def unsliced(spectrum: Array, axis: int, n3: int, is_real: bool) -> Array:
-    """The inverse of `slices`; overwrites the spectrum."""
+    """Invert `slices`; the spectrum is overwritten."""
     x = fourier("irfft", spectrum, 0, n=n3, overwrite=True) if is_real else fourier("ifft", spectrum, 0, overwrite=True)
     return namespace(x).moveaxis(x, 0, axis)
 
 
 def tproduct(a: Any, b: Any, axis: int = -1) -> Array:
-    """The t-product: slice by slice the matrix product in the Fourier domain along `axis`.
+    """Return the t-product, which is the matrix product slice by slice in the Fourier domain along `axis`.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def tproduct(a: Any, b: Any, axis: int = -1) -> Array:
 
 
 def transpose(a: Any, axis: int = -1) -> Array:
-    """The transpose in the sense of the t-product: each Fourier slice becomes its conjugate transpose."""
+    """Transpose in the sense of the t-product: each Fourier slice becomes its conjugate transpose."""
     a = _tensor(a, "a", axis)
     xp = namespace(a)
     front = xp.moveaxis(a, axis, 0).conj().swapaxes(1, 2)
@@ -61,7 +61,7 @@ def transpose(a: Any, axis: int = -1) -> Array:
 
 
 def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
-    """The t-SVD x = U * S * V', with slices of U and V orthonormal in the Fourier domain and S diagonal.
+    """Return the t-SVD x = U * S * V', with slices of U and V orthonormal in the Fourier domain and S diagonal.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
 
 
 def tensor_nuclear_norm(x: Any, axis: int = -1) -> Array:
-    """1/n3 times the sum of the nuclear norms of all n3 Fourier slices along `axis`: a 0-d array."""
+    """Return 1/n3 times the sum of the nuclear norms of all n3 Fourier slices along `axis`, a 0-d array."""
     x = _tensor(x, "x", axis)
     xp, n3 = namespace(x), x.shape[axis]
     norms = xp.linalg.svd(slices(x, axis), compute_uv=False).sum(1)
@@ -93,7 +93,7 @@ def tensor_nuclear_norm(x: Any, axis: int = -1) -> Array:
 
 
 def _tensor(x: Any, name: str, axis: int) -> Array:
-    """A finite tensor of three axes, one of which is `axis`."""
+    """Return a finite tensor of three axes, one of which is `axis`."""
     x = checks.numbers_of(x, name, 3)
     if x.ndim != 3:
         raise ValueError(f"`{name}` must have 3 axes, got an array of shape {x.shape}.")

@@ -1,4 +1,4 @@
-"""Checks at the boundary. Each either lets the input pass or raises one sentence: name, rule, value."""
+"""These checks guard the boundary. Each either lets the input pass or raises one sentence: name, rule, value."""
 
 import numbers
 from typing import Any
@@ -12,7 +12,7 @@ MOST = 1e200  # of weights: sums of so large ones, or so small ones, are still n
 
 
 def integer(value: Any, name: str, low: int, high: int | None = None, of: str = "") -> int:
-    """An integer between `low` and `high`; `of` says what the upper bound is."""
+    """Return an integer between `low` and `high`; `of` says what the upper bound is."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
         raise TypeError(f"`{name}` must be an integer, got {value!r} of type {type(value).__name__}.")
     value = int(value)
@@ -23,7 +23,7 @@ def integer(value: Any, name: str, low: int, high: int | None = None, of: str = 
 
 
 def number(value: Any, name: str, above: float, inclusive: bool = False) -> float:
-    """A finite number above a bound, or at least the bound."""
+    """Return a finite number above a bound, or, if `inclusive`, at least the bound."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
     value = float(value)
@@ -34,7 +34,7 @@ def number(value: Any, name: str, above: float, inclusive: bool = False) -> floa
 
 
 def choice(value: Any, name: str, options: tuple) -> Any:
-    """One of a few strings."""
+    """Return a value that is one of a few options."""
     if value not in options:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, options))}, got {value!r}.")
     return value
@@ -49,7 +49,7 @@ def fits(needed: int, what: str, device: str, instead: str) -> None:
 
 
 def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") -> Array:
-    """A contiguous array of those kinds of dtype with `ndim` axes, moved to the device; lists become arrays."""
+    """Return a contiguous array of those kinds of dtype with `ndim` axes, moved to the device; lists become arrays."""
     if namespace(value) is np:
         value = np.asarray(value)
     if value.dtype.kind not in kinds:
@@ -63,7 +63,7 @@ def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") ->
 def table(
     value: Any, name: str, device: str, n_rows: int, rows: str, dtypes: tuple = FLOATS, infinite: bool = False
 ) -> Array:
-    """A table of `n_rows` rows and at least one column, without NaN; a dtype not in `dtypes` becomes float64."""
+    """Return a table of `n_rows` rows, at least one column and no NaN; a dtype not in `dtypes` becomes float64."""
     value = array(value, name, device, 2)
     if value.shape[0] != n_rows or value.shape[1] == 0:
         raise ValueError(f"`{name}` must have {rows}={n_rows} rows and at least one column, got shape {value.shape}.")
@@ -86,7 +86,7 @@ def finite(value: Array, name: str, infinite: bool = False) -> None:
 
 
 def labels(value: Any, name: str, device: str, n: int, n_clusters: int) -> Array:
-    """A vector of n labels between 0 and n_clusters - 1, as int32."""
+    """Return a vector of n labels between 0 and n_clusters - 1 as int32."""
     value = vector(value, name, device, n, "biu")
     low, high = int(value.min()), int(value.max())
     if low < 0 or high >= n_clusters:
@@ -96,7 +96,7 @@ def labels(value: Any, name: str, device: str, n: int, n_clusters: int) -> Array
 
 
 def counts(value: Any, name: str, device: str, n: int, times: int) -> Array:
-    """A vector of n integer weights, not negative, as int64; `times` their sum must fit into 63 bits."""
+    """Return n integer weights, none of them negative, as int64; `times` their sum must fit into 63 bits."""
     value = vector(value, name, device, n, "biu").astype("int64")
     if int(value.min()) < 0:
         raise ValueError(f"`{name}` must not be negative, got {int(value.min())}.")
@@ -108,14 +108,14 @@ def counts(value: Any, name: str, device: str, n: int, times: int) -> Array:
 
 
 def weights(value: Any, name: str, device: str, n: int, dtype: Any) -> Array:
-    """A vector of n finite numbers in the dtype."""
+    """Return a vector of n finite numbers in the dtype."""
     value = vector(value, name, device, n).astype(dtype, copy=False)
     finite(value, name)
     return value
 
 
 def vector(value: Any, name: str, device: str, n: int, kinds: str = "biuf") -> Array:
-    """A vector with one entry per sample."""
+    """Return a vector with one entry per sample."""
     value = array(value, name, device, 1, kinds)
     if len(value) != n:
         raise ValueError(f"`{name}` must have n_samples={n} entries, got {len(value)}.")
@@ -123,7 +123,7 @@ def vector(value: Any, name: str, device: str, n: int, kinds: str = "biuf") -> A
 
 
 def offsets(widths: np.ndarray) -> np.ndarray:
-    """The first column of each partition, then the number of columns, which must fit into 31 bits."""
+    """Return the first column of each partition, then the number of columns, which must fit into 31 bits."""
     total = sum(map(int, widths))  # of Python's integers, which do not wrap around
     if total >= 2**31:
         raise ValueError(f"The partitions must have fewer than 2**31 clusters in all, got {total}.")
@@ -131,7 +131,7 @@ def offsets(widths: np.ndarray) -> np.ndarray:
 
 
 def rows(value: Any, n: int) -> tuple[int, int]:
-    """The first row of a slice with step 1, and the one after its last."""
+    """Return the first row of a slice with step 1, and the one after its last."""
     if not isinstance(value, slice) or value.step not in (None, 1):
         raise TypeError(f"`rows` must be a slice with step 1, got {value!r}.")
     begin, end, _ = value.indices(n)
@@ -141,7 +141,7 @@ def rows(value: Any, n: int) -> tuple[int, int]:
 
 
 def positive(value: Any, name: str, size: int, of: str) -> np.ndarray:
-    """A vector of weights on the host: finite, not negative, not all 0; None means all 1."""
+    """Return a vector of weights on the host, which are finite, not negative and not all 0; None means all 1."""
     if value is None:
         return np.ones(size)
     value = array(value, name, "cpu", 1).astype("float64")
@@ -161,9 +161,10 @@ def not_all_zero(low: float, high: float, name: str) -> None:
 
 
 def multiplicities(value: Any, name: str, device: str, n: int) -> tuple[Array | None, float]:
-    """Sample weights as integers, and what one unit of them stands for; None means all 1.
+    """Return sample weights as integers, and what one unit of them stands for; None means all 1.
 
-    Whole numbers stay what they are. Others become multiples of 2**-20 of the largest, rounded up to a power of two.
+    Whole numbers below 2**31 stay what they are. Others become multiples of 2**-20 of the power of two above the
+    largest.
     """
     if value is None:
         return None, 1.0
@@ -177,7 +178,9 @@ def multiplicities(value: Any, name: str, device: str, n: int) -> tuple[Array | 
 
 
 def numbers_of(value: Any, name: str, ndim: int = 0) -> Array:
-    """An array of float32, float64, complex64 or complex128 with at least `ndim` axes; other numbers become float64."""
+    """Return an array of float32, float64, complex64 or complex128 with at least `ndim` axes and one entry.
+
+    Other numbers become float64, or complex128 if they are complex."""
     if namespace(value) is np:
         value = np.asarray(value)
     if value.dtype.kind not in "biufc":
@@ -191,7 +194,7 @@ def numbers_of(value: Any, name: str, ndim: int = 0) -> Array:
 
 
 def in_place(value: Any, name: str, ndim: int) -> Array:
-    """An array of float32 or float64 with `ndim` axes and at least one entry, as it is: a copy would be overwritten."""
+    """Return an array of float32 or float64 with `ndim` axes and an entry as it is: a copy would be overwritten."""
     dtype = getattr(getattr(value, "dtype", None), "name", type(value).__name__)
     if dtype not in FLOATS:
         raise TypeError(f"`{name}` must be an array of float32 or float64, got {dtype}.")
@@ -201,7 +204,7 @@ def in_place(value: Any, name: str, ndim: int) -> Array:
 
 
 def threshold(value: Any, name: str) -> float:
-    """A number, finite and not negative."""
+    """Return a number that is finite and not negative."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
     if not 0 <= float(value) < np.inf:
@@ -210,7 +213,7 @@ def threshold(value: Any, name: str) -> float:
 
 
 def thresholds(value: Any, name: str, x: Array, shape: tuple, check: bool) -> Any:
-    """A threshold, or an array of them in the type of x that broadcasts to `shape`."""
+    """Return a threshold, or an array of them in the type of x that broadcasts to `shape`."""
     if isinstance(value, numbers.Real):
         return threshold(value, name)
     value = to_device(numbers_of(value, name), device_of(x))
@@ -224,7 +227,7 @@ def thresholds(value: Any, name: str, x: Array, shape: tuple, check: bool) -> An
 
 
 def rank_weights(value: Any, x: Array, check: bool) -> Array | None:
-    """One weight for each singular value of the matrices in x; None means all 1."""
+    """Return one weight for each singular value of the matrices in x; None means all 1."""
     if value is None:
         return None
     value = array(value, "weights", device_of(x), 1)
@@ -243,7 +246,7 @@ def not_negative(value: Array, name: str) -> None:
 
 
 def largest(x: Array, name: str) -> float:
-    """The largest absolute value of a real or imaginary part, one number; raises if there is NaN or infinity."""
+    """Return the largest absolute value of all real and imaginary parts; raise if there is NaN or infinity."""
     xp = namespace(x)
     parts = (x.real, x.imag) if x.dtype.kind == "c" else (x,)
     size = float(xp.stack([xp.maximum(part.max(), -part.min()) for part in parts]).max())
@@ -253,7 +256,7 @@ def largest(x: Array, name: str) -> float:
 
 
 def axis_of(value: Any, ndim: int) -> int:
-    """One of the last three axes, counted from the end."""
+    """Return one of the last three axes, counted from the end."""
     integer(value, "axis", -ndim, ndim - 1)
     value = value - ndim if value >= 0 else value
     if value < -3:
@@ -262,12 +265,12 @@ def axis_of(value: Any, ndim: int) -> int:
 
 
 def ratio(value: Any, name: str) -> float:
-    """A number that is more than 0 and at most 1."""
+    """Return a number that is more than 0 and at most 1."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= 1:
         raise ValueError(f"`{name}` must be more than 0 and at most 1, got {value!r}.")
     return float(value)
 
 
 def shown(value: Any) -> str:
-    """A value as a person writes it: 3, not np.int64(3)."""
+    """Write a value as a person does: 3, not np.int64(3)."""
     return repr(value.item() if isinstance(value, np.generic) else value)

@@ -1,4 +1,4 @@
-"""A table of labels of any kind, turned into partition-local codes."""
+"""This module turns a table of labels of any kind into partition-local codes."""
 
 import numbers
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from gpuensemble._array.devices import Array, device_of, namespace, to_device, t
 
 
 class Coded(NamedTuple):
-    """Partition-local codes: 0 .. widths[i] - 1 in column i, all bits set where a label is missing."""
+    """Codes are partition-local: column i has 0 .. widths[i] - 1, and all bits set where a label is missing."""
 
     codes: Array
     widths: np.ndarray
@@ -19,14 +19,14 @@ class Coded(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """What the caller calls the table, its rows and its columns: numbers from 0, unless a DataFrame names them."""
+    """These are the caller's names of the table, its rows and its columns: numbers, unless a DataFrame names them."""
 
     table: str
     rows: Sequence
     columns: Sequence | None  # None: it is a vector
 
     def place(self, i: int, row: int | None = None) -> str:
-        """Where column i, or a label in it, is: " in row 2, column 1"; a vector has rows only."""
+        """Say where column i, or a label in it, is: " in row 2, column 1"; a vector has rows only."""
         parts = [] if row is None else [f"row {checks.shown(self.rows[row])}"]
         if self.columns is not None:
             parts.append(f"column {checks.shown(self.columns[i])}")
@@ -36,7 +36,7 @@ class _Names(NamedTuple):
 def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
     """Read a table of labels (a NumPy or CuPy array, a DataFrame, or a list of rows; a hole is NaN, None, NA or -1).
 
-    Returns the codes and, of each column, its label values in the order of the codes.
+    This returns the codes and, of each column, its label values in the order of the codes.
     """
     columns, names = _columns(labels)
     categories: list[np.ndarray] = []
@@ -52,7 +52,7 @@ def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
 
 
 class Scan(NamedTuple):
-    """What some rows of a table say of it."""
+    """A scan of some rows tells the label values of each column in them, and whether they have no hole."""
 
     values: list[np.ndarray]  # of each column
     complete: bool
@@ -75,7 +75,7 @@ def scan(labels: Any, first: int) -> Scan:
 
 
 def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
-    """The values of each column of a whole table, as `from_labels` finds them, and whether it has no hole."""
+    """Return the values of each column of a whole table, as `from_labels` finds them, and whether it has no hole."""
     lengths = {len(one.values) for one in scans}
     if len(lengths) > 1:
         raise ValueError(f"`labels` must have as many columns in all its parts, got {sorted(lengths)}.")
@@ -93,7 +93,7 @@ def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
 
 
 def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded, int]:
-    """Read a table whose label values are known. Returns the codes and how many labels are not among them: holes."""
+    """Return the codes of a table whose label values are known, and how many labels, now holes, are not among them."""
     columns, names = _columns(labels)
     if len(columns) != len(categories):
         raise ValueError(f"`labels` must have the {len(categories)} columns that `fit` saw, got {len(columns)}.")
@@ -151,7 +151,7 @@ def from_codes(codes: Any, widths: Any) -> Coded:
 
 
 def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: _Names) -> Coded:
-    """Columns of codes (-1: a hole) and their widths put side by side, in the narrowest type that holds them all."""
+    """Put columns of codes (-1 is a hole) and their widths side by side, in the narrowest type that holds them all."""
     n = len(names.rows)
     codes: Array = None
     seen: Array = False
@@ -176,12 +176,12 @@ def _check_seen(seen: Array, names: _Names) -> None:
 
 
 def code_dtype(width: int) -> str:
-    """The narrowest type of codes that holds `width` clusters and a hole."""
+    """Return the narrowest type of codes that holds `width` clusters and a hole."""
     return "uint8" if width <= 255 else "uint16" if width <= 65535 else "int32"
 
 
 def _widen(codes: Array, width: int) -> Array:
-    """The codes in a type that holds `width` clusters and a hole; a hole, all bits set, stays one."""
+    """Return the codes in a type that holds `width` clusters and a hole; a hole, all bits set, stays one."""
     name = code_dtype(width)
     if np.dtype(name).itemsize <= codes.dtype.itemsize:
         return codes
@@ -189,7 +189,7 @@ def _widen(codes: Array, width: int) -> Array:
 
 
 def _columns(labels: Any, first: int = 0) -> tuple[list, _Names]:
-    """The columns of the table and their names; rows without a name are numbered from `first`."""
+    """Return the columns of the table and the names; rows without a name are numbered from `first`."""
     if hasattr(labels, "iloc") and hasattr(labels, "columns"):
         columns = [labels.iloc[:, i] for i in range(labels.shape[1])]
         names = _Names("labels", labels.index, labels.columns)
@@ -214,7 +214,7 @@ def _columns(labels: Any, first: int = 0) -> tuple[list, _Names]:
 
 
 def _vector(labels: Any, name: str) -> tuple[Any, _Names]:
-    """The one column that a vector is, and its names."""
+    """Return the one column that a vector is, and its names."""
     if isinstance(labels, list | tuple):
         labels = np.fromiter(labels, object, len(labels))
     elif isinstance(labels, np.ndarray):
@@ -227,7 +227,7 @@ def _vector(labels: Any, name: str) -> tuple[Any, _Names]:
 
 
 def _unmasked(labels: Array) -> Array:
-    """A masked array as objects, with None where it is masked; any other array itself."""
+    """Turn a masked array into objects, with None where it is masked; return any other array itself."""
     if not isinstance(labels, np.ma.MaskedArray):
         return labels
     masked, labels = np.ma.getmaskarray(labels), labels.data.astype(object)
@@ -236,7 +236,7 @@ def _unmasked(labels: Array) -> Array:
 
 
 def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
-    """The columns of a list of rows, as objects: NumPy would turn None or NaN beside a string into text."""
+    """Return the columns of a list of rows as objects: NumPy would turn None or NaN beside a string into text."""
     if not all(isinstance(row, list | tuple | np.ndarray) for row in rows):
         return [], (len(rows),)
     lengths = [len(row) for row in rows]
@@ -250,7 +250,7 @@ def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
 
 
 def _factorize(column: Any, names: _Names, i: int) -> tuple[Array, np.ndarray]:
-    """The codes of one column, -1 for a hole, and its distinct values."""
+    """Return the codes of one column, -1 for a hole, and its distinct values."""
     kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
     if kind in "biuf":
         return _factorize_numbers(column.to_numpy() if hasattr(column, "iloc") else column)
@@ -289,7 +289,9 @@ def _factorize_numbers(column: Array) -> tuple[Array, np.ndarray]:
 
 
 def _distinct(observed: Array) -> tuple[Array, Array]:
-    """The distinct values, ascending, and the place of each entry among them; by counting where the range is small."""
+    """Return the distinct values, ascending, and the place of each entry among them.
+
+    Entries are counted where their range is small, and sorted otherwise."""
     xp = namespace(observed)
     low, high = float(observed.min()), float(observed.max())
     if not (low >= 0 and high < 2.0**53 and high - low < max(1 << 16, 2 * len(observed))):
@@ -303,7 +305,7 @@ def _distinct(observed: Array) -> tuple[Array, Array]:
 
 
 def _check_values(local: Array, values: np.ndarray, names: _Names, i: int) -> None:
-    """Labels that are numbers must be whole and not negative: anything else is more likely a mistake than a label."""
+    """Raise if a label is a number that is not whole, or negative: it is more likely a mistake than a label."""
     if not len(values):
         raise ValueError(f"`{names.table}` must have a label in every column, got only missing ones{names.place(i)}.")
     if values.dtype.kind in "biuf":

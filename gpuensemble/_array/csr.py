@@ -1,4 +1,4 @@
-"""A sparse matrix by rows, of either array library: the few things that k-means asks of it."""
+"""This module has a sparse matrix by rows, of either array library, and the few things that k-means asks of it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ IN_CACHE = 1 << 17  # entries whose float64 copy stays in a cache
 
 
 class Csr(NamedTuple):
-    """The entries of a sparse matrix by rows, without duplicates; made from a `csr_matrix` of SciPy or CuPy."""
+    """A `Csr` holds the entries of a sparse matrix of SciPy or CuPy by rows, without duplicates."""
 
     data: Array
     indices: Array
@@ -22,18 +22,18 @@ class Csr(NamedTuple):
 
     @property
     def dtype(self) -> Any:
-        """The type of the entries."""
+        """Return the type of the entries."""
         return self.data.dtype
 
     def rows(self) -> Array:
-        """The row of each entry."""
+        """Return the row of each entry."""
         if device_of(self.data) == "cpu":
             xp = namespace(self.data)
             return xp.repeat(xp.arange(self.shape[0]), xp.diff(self.indptr))
         return _rows_of(self.indptr, 0, len(self.data))
 
     def dense(self, begin: int, end: int) -> Array:
-        """Rows begin .. end - 1 as a dense array."""
+        """Return rows begin .. end - 1 as a dense array."""
         xp = namespace(self.data)
         first, last = int(self.indptr[begin]), int(self.indptr[end])
         row = _rows_of(self.indptr[begin : end + 1], first, last)
@@ -42,7 +42,7 @@ class Csr(NamedTuple):
         return out
 
     def take(self, rows: Array) -> "Csr":
-        """The named rows, in that order."""
+        """Return the named rows, in that order."""
         xp = namespace(self.data)
         begins = self.indptr[rows]
         indptr = _from_zero(xp.cumsum(self.indptr[rows + 1] - begins))
@@ -52,7 +52,7 @@ class Csr(NamedTuple):
         return Csr(self.data[source], self.indices[source], indptr, (len(rows), self.shape[1]))
 
     def columns(self, chosen: Array) -> "Csr":
-        """The named columns, which are in ascending order."""
+        """Return the named columns, which are in ascending order."""
         xp = namespace(self.data)
         new = xp.full(self.shape[1], -1, self.indices.dtype)
         new[chosen] = xp.arange(len(chosen), dtype=new.dtype)
@@ -60,54 +60,54 @@ class Csr(NamedTuple):
         return self._replace(indices=indices, shape=(self.shape[0], len(chosen)))._keep(indices >= 0)
 
     def blank(self, rows: Array) -> "Csr":
-        """Zeros in the rows that are marked."""
+        """Return the matrix with zeros in the rows that are marked."""
         return self._keep(~rows[self.rows()])
 
     def _keep(self, kept: Array) -> "Csr":
-        """The entries that are marked."""
+        """Return the matrix with the marked entries alone."""
         xp = namespace(kept)
         places = xp.nonzero(kept)[0]
         return Csr(self.data[places], self.indices[places], xp.searchsorted(places, self.indptr), self.shape)
 
 
 class OneHot(Csr):
-    """Rows with a single 1; `indices` are the labels that they stand for."""
+    """Each row of this matrix has a single 1; `indices` are the labels that the rows stand for."""
 
 
 def onehot(labels: Array, n_labels: int, dtype: Any) -> OneHot:
-    """A row with a single 1, in the column of its label, for each label: 0 .. n_labels - 1."""
+    """Make a row for each label, 0 .. n_labels - 1, with a single 1 in the column of the label."""
     xp = namespace(labels)
     return OneHot(xp.ones(len(labels), dtype), labels, xp.arange(len(labels) + 1), (len(labels), n_labels))
 
 
 def _rows_of(indptr: Array, first: int, last: int) -> Array:
-    """The row of each of the entries first .. last - 1."""
+    """Return the row of each of the entries first .. last - 1."""
     xp = namespace(indptr)
     return xp.searchsorted(indptr, xp.arange(first, last, dtype=indptr.dtype), side="right") - 1
 
 
 def _from_zero(ends: Array) -> Array:
-    """Ends, with a 0 before them."""
+    """Put a 0 before the ends."""
     xp = namespace(ends)
     return xp.concatenate([xp.zeros(1, ends.dtype), ends])
 
 
 def entries(X: Any) -> Any:
-    """What tells the library and device of a matrix, dense or sparse."""
+    """Return the array of a matrix, dense or sparse, that tells its library and device: the stored entries."""
     if hasattr(X, "tocsr"):
         return X.data if X.format in ("csr", "csc", "bsr", "coo", "dia") else np.empty(0)
     return X.data if isinstance(X, Csr) else X
 
 
 def matrix(X: Any, name: str, device: str) -> Any:
-    """A checked matrix of float32 or float64 on the device: a dense array, or a `Csr` of a sparse one."""
+    """Return a checked matrix of float32 or float64 on the device: a dense array, or a `Csr` of a sparse one."""
     value = unchecked(X, name, device)
     checks.finite(entries(value), f"{name}.data" if isinstance(value, Csr) else name)
     return value
 
 
 def unchecked(X: Any, name: str, device: str) -> Any:
-    """As `matrix`, with entries that may not be finite."""
+    """Do as `matrix` does, but let entries pass that are not finite."""
     value = _from_sparse(X, name, device) if hasattr(X, "tocsr") else checks.array(X, name, device, 2)
     if 0 in value.shape:
         raise ValueError(f"`{name}` must have at least one row and one column, got shape {value.shape}.")
@@ -115,7 +115,7 @@ def unchecked(X: Any, name: str, device: str) -> Any:
 
 
 def _from_sparse(X: Any, name: str, device: str) -> Csr:
-    """Any sparse matrix of SciPy or CuPy, by rows; the caller's own is left as it is."""
+    """Read any sparse matrix of SciPy or CuPy by rows; the caller's own is left as it is."""
     if len(X.shape) != 2:
         raise ValueError(f"`{name}` must have 2 axes, got a sparse array of shape {X.shape}.")
     refuse_unsound(X, name)
@@ -168,14 +168,14 @@ def _floating(values: Array) -> Array:
 
 
 def columns(X: Any, chosen: Array) -> Any:
-    """The named columns, which are in ascending order, of a dense array or a `Csr`."""
+    """Return the named columns, which are in ascending order, of a dense array or a `Csr`."""
     return (
         X.columns(chosen) if isinstance(X, Csr) else namespace(X).take(X, chosen, axis=1)
     )  # by rows, unlike X[:, chosen]
 
 
 def zero_rows(X: Any) -> Array:
-    """The rows that have no entry other than 0."""
+    """Mark the rows that have no entry other than 0."""
     if not isinstance(X, Csr):
         return ~(X != 0).any(1)
     filled = _from_zero(namespace(X.data).cumsum(X.data != 0))
@@ -183,7 +183,7 @@ def zero_rows(X: Any) -> Array:
 
 
 def first_place(X: Any, bad: Array) -> tuple[int, int]:
-    """Row and column of the first of the entries that are marked."""
+    """Return row and column of the first of the entries that are marked."""
     if not isinstance(X, Csr):
         row, column = (int(index[0]) for index in namespace(bad).nonzero(bad))
         return row, column
@@ -206,12 +206,12 @@ def refuse_unfit(X: Any, name: str, distance: str, rows: Sequence | None = None,
 
 
 def dense(X: Any, begin: int, end: int) -> Array:
-    """Rows begin .. end - 1 as a dense array."""
+    """Return rows begin .. end - 1 as a dense array."""
     return X.dense(begin, end) if isinstance(X, Csr) else X[begin:end]
 
 
 def row_sums(part: Any, term: Callable[[Array, Any, Any], Array]) -> Array:
-    """The sum over each row of term(entries, their rows, their columns), which is 0 for an entry of 0; in float64."""
+    """Sum term(entries, their rows, their columns), which is 0 for an entry of 0, over each row, in float64."""
     if isinstance(part, Csr) and device_of(part.data) == "cpu":
         row = part.rows()
         terms = term(part.data.astype("float64", copy=False), row, part.indices)

@@ -1,4 +1,4 @@
-"""The array library of the arrays at hand, the choice of a device, moving data: the one file that names both."""
+"""This file finds the library of the arrays at hand, chooses a device and moves data: it alone names both libraries."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limi
 
 
 def namespace(*arrays: Array) -> Any:
-    """CuPy if any of the arrays is CuPy's, else NumPy."""
+    """Return CuPy if any of the arrays is CuPy's, else NumPy."""
     cupy = sys.modules.get("cupy")
     if cupy is not None and any(isinstance(array, cupy.ndarray) for array in arrays):
         return cupy
@@ -23,12 +23,12 @@ def namespace(*arrays: Array) -> Any:
 
 
 def device_of(array: Array) -> str:
-    """Where an array lives: "cpu" or "cuda:0", "cuda:1", ..."""
+    """Say where an array lives: "cpu" or "cuda:0", "cuda:1", ..."""
     return "cpu" if namespace(array) is numpy else f"cuda:{array.device.id}"
 
 
 def choose_device(device: str, *inputs: Array) -> str:
-    """The device to work on: as asked for; "auto" is where the inputs are, else CUDA if there is one, else the CPU."""
+    """Return the device that is asked for; "auto" is where the inputs are, else CUDA if there is one, else the CPU."""
     if device == "auto":
         home = next((device_of(x) for x in inputs if namespace(x) is not numpy), None)
         return home or ("cuda:0" if cuda_count() else "cpu")
@@ -49,7 +49,7 @@ def choose_device(device: str, *inputs: Array) -> str:
 
 
 def cuda_count() -> int:
-    """How many CUDA devices CuPy sees; 0 without CuPy."""
+    """Count the CUDA devices that CuPy sees; there are 0 without CuPy."""
     try:
         import cupy
     except ImportError:
@@ -58,7 +58,7 @@ def cuda_count() -> int:
 
 
 def why_no_cuda() -> str:
-    """Why there is no CUDA device, as the end of a sentence."""
+    """Say why there is no CUDA device, as the end of a sentence."""
     try:
         import cupy  # noqa: F401
     except ImportError as error:
@@ -67,7 +67,7 @@ def why_no_cuda() -> str:
 
 
 def memory(device: str) -> int | None:
-    """Bytes of memory of a device, or of the host within its container's limit; None where nothing tells."""
+    """Return how many bytes a device has, or the host within its container's limit; None where nothing tells."""
     if device != "cpu":
         import cupy
 
@@ -83,7 +83,7 @@ def memory(device: str) -> int | None:
 
 
 def to_device(array: Array, device: str) -> Array:
-    """The array on a device; itself if it is there already."""
+    """Return the array on a device: itself if it is there already, else a copy."""
     if device_of(array) == device:
         return array
     if device == "cpu":
@@ -95,12 +95,12 @@ def to_device(array: Array, device: str) -> Array:
 
 
 def to_host(array: Array) -> numpy.ndarray:
-    """The array as a NumPy array."""
+    """Return the array as a NumPy array."""
     return to_device(array, "cpu")
 
 
 def on(device: str) -> contextlib.AbstractContextManager:
-    """A context in which new CuPy arrays are made, and kernels launched, on that device."""
+    """Return a context in which new CuPy arrays are made, and kernels launched, on that device."""
     if device == "cpu":
         return contextlib.nullcontext()
     import cupy

@@ -1,4 +1,4 @@
-"""A progress bar on stderr, for those who ask for it."""
+"""This module shows a progress bar on stderr to those who ask for it."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ from typing import Any
 def bar(
     description: str, verbose: int, total: int | None = None, unit: str = "it", done: int = 0
 ) -> Iterator[Callable]:
-    """A function show(n, **facts) to call after n further steps; it shows nothing unless `verbose`."""
+    """Give a function show(n, **facts) to call after n further steps; it shows nothing unless `verbose`."""
     if not verbose:
         yield lambda n=1, **facts: None
         return
@@ -27,7 +27,7 @@ def bar(
 def shown(
     steps: Iterable, description: str, verbose: int, total: int | None = None, unit: str = "it", done: int = 0
 ) -> Iterator:
-    """The steps one after another, with a bar."""
+    """Yield the steps one after another, and show a bar."""
     with bar(description, verbose, total, unit, done) as show:
         for step in steps:
             yield step

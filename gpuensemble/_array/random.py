@@ -1,4 +1,4 @@
-"""Where random draws come from: NumPy's generators on the host, on every device."""
+"""Random draws come from NumPy's generators on the host, whatever the device."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 
 
 def generators(random_state: Any, n: int) -> list[np.random.Generator]:
-    """Independent generators, the same ones for the same seed."""
+    """Make n independent generators, the same ones for the same seed."""
     return [np.random.default_rng(child) for child in sequence(random_state).spawn(n)]
 
 
 def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """`size` of n cards for each hand, ascending, from shuffled decks: each is in as many as any other, or one more.
+    """Deal each hand `size` of n cards, ascending, from shuffled decks: each is in as many as any other, or one more.
 
     Where a deck ends inside a hand, the next one starts with other cards.
     """
@@ -30,13 +30,13 @@ def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[
 
 
 def dealt(n: int, size: int, n_hands: int, random_state: Any) -> tuple[Iterator[np.ndarray], list]:
-    """Hands of `size` of n cards, and a generator to go with each."""
+    """Return hands of `size` of n cards, and a generator to go with each."""
     dealer, draws = sequence(random_state).spawn(2)
     return deal(n, size, n_hands, np.random.default_rng(dealer)), generators(draws, n_hands)
 
 
 def sequence(random_state: Any) -> np.random.SeedSequence:
-    """What all draws come from."""
+    """Return the seed sequence that all draws come from."""
     if isinstance(random_state, np.random.SeedSequence):
         return random_state
     if isinstance(random_state, np.random.Generator):

@@ -1,12 +1,13 @@
-"""Rows of codes: hashes of them, and which are distinct."""
+"""This module hashes rows of codes, and finds the distinct ones."""
 
 from gpuensemble._array.devices import Array, namespace
 
 
 def distinct(codes: Array) -> tuple[Array, Array, Array]:
-    """First occurrence, group of each row, multiplicity. Rows are hashed, sorted by hash and compared: exact.
+    """Return the first occurrence of each distinct row, the group of each row, and the multiplicities.
 
-    Where two different rows share a hash, which is a matter of one in 10**5 at n = 10**7, another hash is tried.
+    Rows are hashed, sorted by hash and compared, so that the answer is exact. Where two different rows share a hash,
+    the chance of which is less than one in 10**5 at n = 10**7, another hash is tried.
     """
     xp = namespace(codes)
     seed = 0
@@ -24,9 +25,9 @@ def distinct(codes: Array) -> tuple[Array, Array, Array]:
 
 
 def hashes(codes: Array, seed: int, canonical: bool = False) -> Array:
-    """A 64-bit hash of each row: multiply, add and fold, one column at a time.
+    """Return a 64-bit hash of each row: add, multiply and fold, one column at a time.
 
-    `canonical`: the same for codes of any type, whose hole has all bits set in one type and is -1 in another.
+    If `canonical`, it is the same for codes of any type, whose hole has all bits set in one type and is -1 in another.
     """
     xp = namespace(codes)
     value = xp.full(len(codes), seed, "uint64")
@@ -41,7 +42,9 @@ def hashes(codes: Array, seed: int, canonical: bool = False) -> Array:
 
 
 def _equal_rows(codes: Array, other: Array) -> bool:
-    """Whether each row is equal to the row named for it; by columns, so that nothing as large as the codes is made."""
+    """Tell whether each row is equal to the row named for it.
+
+    It goes by columns, so that nothing as large as the codes is made."""
     xp = namespace(codes)
     same = xp.ones(len(codes), bool)
     for i in range(codes.shape[1]):

@@ -1,5 +1,6 @@
-"""The hot loops. Each has two bodies with one name and one signature: Numba in `cpu/`, CUDA C++ launched from `cuda/`.
+"""These are the hot loops: Numba in `cpu/`, CUDA C++ launched from `cuda/`.
 
-May import `_array`. Arguments are not checked here. Both bodies give the same bits where the kernel promises it. Start
-with `products`, which chooses between them for the membership operator.
+A kernel of `cuda/` has a twin of its name and signature in `cpu/`; both give the same bits where the kernel promises
+it. `features`, `holes` and `lloyd` are for the CPU only. This room may import `_array`. Arguments are not checked here.
+Start with `products`, which chooses between the twins for the membership operator.
 """

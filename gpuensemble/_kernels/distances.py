@@ -1,4 +1,4 @@
-"""The distances of rows to centres: Table 3 of CMVC, and the exact guide of its Eq. 9.
+"""These are the distances of rows to centres: Table 3 of CMVC, and the exact guide of its Eq. 9.
 
 Squared Euclidean |x - c|^2, "cosine" |x| - x.c/|c|, and "kl" sum x log(x/c) are the point-to-centroid distances of
 convex functions. So the best centre of some rows is their mean: of the rows as they are, not of their unit vectors. And
@@ -19,31 +19,31 @@ LACKING = {"float32": 1e30, "float64": 1e200}  # stands for -log 0
 
 
 class SquaredEuclidean:
-    """|x - c|^2; the position of a centre is the centre."""
+    """The distance is |x - c|^2; the position of a centre is the centre."""
 
     def constant(self, part: Any, square: Array) -> Array:
-        """What the cost of a row is without a centre."""
+        """Return the cost of a row without a centre, its constant."""
         return square
 
     def position(self, sums: Array, mass: Array) -> Array:
-        """Where the centres of clusters with these sums of rows are."""
+        """Return the positions of the centres of clusters with these sums of rows."""
         return divide(sums, mass)
 
     def table(self, position: Array, dtype: Any) -> Array:
-        """What a row is multiplied with."""
+        """Return what a row is multiplied with."""
         return -2.0 * position
 
     def offset(self, position: Array) -> Array | None:
-        """What every row of a cluster costs; None: nothing."""
+        """Return what every row of a cluster costs, or None if that is nothing."""
         return (position * position).sum(1)
 
     def saved(self, sums: Array, mass: Array) -> Array:
-        """What clusters with these sums, and their means as centres, save of the sum of `constant`."""
+        """Return what clusters with these sums, and their means as centres, save of the sum of `constant`."""
         return divide((sums * sums).sum(1), mass)
 
 
 class Cosine(SquaredEuclidean):
-    """|x| - x.c/|c|; the position of a centre is its unit vector, as only directions count."""
+    """The distance is |x| - x.c/|c|; the position of a centre is its unit vector, as only directions count."""
 
     def constant(self, part: Any, square: Array) -> Array:
         return square**0.5
@@ -62,10 +62,11 @@ class Cosine(SquaredEuclidean):
 
 
 class KullbackLeibler(Cosine):
-    """sum x log(x/c) of x and c as distributions, times the sum of x; the position of a centre is its distribution.
+    """The distance is sum x log(x/c) of x and c as distributions, times the sum of x.
 
-    A centre without an entry that x has is infinitely far. `LACKING` stands for that infinity: 0 times it is 0, and a
-    row that is infinitely far from all centres goes to the one that lacks the least of it.
+    The position of a centre is its distribution. A centre without an entry that x has is infinitely far. `LACKING`
+    stands for that infinity: 0 times it is 0, and a row that is infinitely far from all centres goes to the one that
+    lacks the least of it.
     """
 
     def constant(self, part: Any, square: Array) -> Array:
@@ -83,9 +84,9 @@ class KullbackLeibler(Cosine):
 
 
 class Agreement(Cosine):
-    """|e_k - g_x|^2 of Eq. 9 less 1 + |g_x|^2, for one-hot rows: g_x[k] is the share of x's label that k holds.
+    """For one-hot rows this is |e_k - g_x|^2 of Eq. 9 less 1 + |g_x|^2: g_x[k] is the share of x's label that k holds.
 
-    The position is the shares, clusters x labels, i.e. G transposed (Eq. 8).
+    The position holds the shares, clusters x labels, i.e. G transposed (Eq. 8).
     """
 
     def constant(self, part: Any, square: Array) -> Array:
@@ -110,7 +111,7 @@ KINDS: dict[str, SquaredEuclidean] = {
 
 
 def divide(numerator: Array, denominator: Array) -> Array:
-    """numerator / denominator by rows; 0 where the denominator is."""
+    """Return numerator / denominator by rows, and 0 where the denominator is 0."""
     xp = namespace(numerator)
     safe = xp.where(denominator > 0, denominator, xp.inf)
     return numerator / (safe if numerator.ndim == 1 else safe[:, None])
@@ -129,7 +130,7 @@ CODES = {"sqeuclidean": SQUARED, "cosine": COSINE, "kl": KL, "agreement": AGREEM
 
 @reordered
 def fill_tables(kind, position, weight, lacking, table, offset):
-    """`table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters."""
+    """Fill `table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters."""
     factor = -weight if kind == COSINE else -2 * weight
     for c in range(len(offset)):
         offset[c] = 0.0
@@ -148,7 +149,7 @@ def fill_tables(kind, position, weight, lacking, table, offset):
 
 @reordered
 def saved_by(kind, sums, mass, size):
-    """What the means of clusters save, as `saved` has it; `size` becomes what their sums are divided by."""
+    """Return what the means of clusters save, as `saved` does; `size` becomes what their sums are divided by."""
     saved = 0.0
     for c in range(sums.shape[0]):
         total, square = 0.0, 0.0
@@ -172,7 +173,7 @@ def saved_by(kind, sums, mass, size):
 
 @reordered
 def place(kind, sums, size, weight, position, shift):
-    """Put the means of clusters into `position`, as `position` has it; add the squares of how far they moved."""
+    """Put the means of clusters into `position`, as `position` does; add the squares of their moves to `shift`."""
     for c in range(sums.shape[0]):
         factor, moved = 1 / size[c] if size[c] > 0 else 0.0, 0.0
         for j in range(sums.shape[1]):
@@ -187,7 +188,7 @@ def place(kind, sums, size, weight, position, shift):
 
 @kernel
 def _of_label(sums, j):
-    """How many rows have the label j."""
+    """Count the rows that have the label j."""
     found = 0.0
     for c in range(sums.shape[0]):
         found += sums[c, j]

@@ -1,4 +1,4 @@
-"""The products of the membership operator, unchecked, on the device of its codes. `Membership` is their checked front.
+"""These are the products of the membership operator on its codes' device, unchecked; `Membership` is the checked front.
 
 m is a `Membership`, or anything with its codes, offsets, widths, n_columns and complete. Arrays are on its device,
 which is CuPy's current one, contiguous, and of the types that the kernels have.
@@ -18,34 +18,34 @@ MAX_PARTS = 1 << 22
 
 
 def gather_sum(m: Any, table: Array) -> Array:
-    """H @ table."""
+    """Return H @ table."""
     return _twin(m).gather_sum(m, table)
 
 
 def scatter_add(m: Any, rows: Array) -> Array:
-    """H.T @ rows."""
+    """Return H.T @ rows."""
     n = len(m.codes)
     segments = min(MAX_SEGMENTS, n // SEGMENT_ROWS, MAX_PARTS // (m.n_columns * rows.shape[1]))
     return _twin(m).scatter_add(m, rows, -(-n // max(1, segments)))
 
 
 def count(m: Any, labels: Array, weight: Array | None, n_clusters: int) -> Array:
-    """H.T @ diag(weight) @ onehot(labels), integers; no weight means all 1."""
+    """Count H.T @ diag(weight) @ onehot(labels) in integers; no weight means all 1."""
     return _twin(m).count(m, labels, weight, n_clusters)
 
 
 def count_masses(m: Any, labels: Array, weight: Array | None, mass: Array, n_clusters: int) -> tuple[Array, Array]:
-    """`count`, and the sum of the masses of the rows of each label that each partition saw: C x K and r x K."""
+    """Do `count`, and sum the masses of the rows of each label that each partition saw: C x K and r x K."""
     return _twin(m).count_masses(m, labels, weight, mass, n_clusters)
 
 
 def assign(m: Any, table: Array, per_partition: Array, weight: Array | None) -> tuple[Array, Array, Array]:
-    """The cheapest column of each row, its cost, and that of the next; `per_partition` may be summed into one row."""
+    """Return each row's cheapest column, its cost, and that of the next; `per_partition` may be summed into one row."""
     return _twin(m).assign(m, table, per_partition, weight)
 
 
 def coassociation(m: Any, begin: int, end: int, penalty: int, dtype: str) -> Array:
-    """Rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
+    """Return rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
     return _twin(m).coassociation(m, begin, end, penalty, dtype)
 
 

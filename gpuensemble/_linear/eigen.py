@@ -1,4 +1,4 @@
-"""Eigenvectors of dense symmetric matrices, by LAPACK or cuSOLVER."""
+"""LAPACK or cuSOLVER finds the eigenvectors of dense symmetric matrices."""
 
 from scipy.linalg import eigh
 
@@ -6,9 +6,10 @@ from gpuensemble._array.devices import Array, device_of, namespace
 
 
 def leading(matrix: Array, k: int) -> tuple[Array, Array]:
-    """The k largest eigenvalues of a symmetric matrix, descending, and their eigenvectors; the matrix is overwritten.
+    """Return the k largest eigenvalues of a symmetric matrix, descending, and their eigenvectors.
 
-    LAPACK finds the asked ones only, in half the time at k = n / 10; cuSOLVER, as CuPy has it, finds all.
+    On the CPU the matrix is overwritten. LAPACK finds the asked ones only, in half the time at k = n / 10; cuSOLVER, as
+    CuPy has it, finds all.
     """
     xp = namespace(matrix)
     if device_of(matrix) == "cpu":
@@ -21,7 +22,9 @@ def leading(matrix: Array, k: int) -> tuple[Array, Array]:
 
 
 def whole(matrix: Array) -> tuple[Array, Array]:
-    """All eigenvalues of a symmetric matrix, ascending, and eigenvectors; NumPy would turn float32 into float64."""
+    """Return all eigenvalues of a symmetric matrix, ascending, and the eigenvectors.
+
+    On the CPU it asks SciPy, as NumPy would turn float32 into float64."""
     if device_of(matrix) == "cpu":
         return eigh(matrix, driver="evd", check_finite=False)
     return namespace(matrix).linalg.eigh(matrix)

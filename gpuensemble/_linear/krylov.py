@@ -1,4 +1,4 @@
-"""Leading eigenvectors and singular triples by block iterations, from a start that may be near them.
+"""Block iterations find leading eigenvectors and singular triples from a start that may be near them.
 
 Only products are asked for. Without a tolerance nothing here waits for a device: how far an iteration got comes back as
 a number on the device, and the caller, who reads it together with his own, repeats the work by a full decomposition
@@ -12,7 +12,7 @@ from gpuensemble._array.devices import Array, namespace
 
 
 class Eigen(NamedTuple):
-    """Leading eigenvalues, descending, and eigenvectors; the residual of each."""
+    """This holds leading eigenvalues, descending, their eigenvectors, and the residual of each."""
 
     values: Array
     vectors: Array
@@ -22,7 +22,7 @@ class Eigen(NamedTuple):
 def eigenvectors(
     product: Callable[[Array], Array], start: Array, depth: int, tolerance: float | None = None, n_wanted: int = 0
 ) -> Eigen:
-    """As many leading eigenvectors of a symmetric matrix as `start` has columns, from the block Krylov space of it.
+    """Find as many leading eigenvectors of a symmetric matrix as `start` has columns, in the block Krylov space of it.
 
     The space grows by a product at a time to `depth` blocks, as far as the matrix has room for them. With a tolerance
     it stops where the residuals of the first `n_wanted` are at most that part of the largest eigenvalue.
@@ -57,7 +57,9 @@ def eigenvectors(
 
 
 def _ritz(basis: Array, images: Array, width: int, average: bool) -> Eigen:
-    """The best eigenvectors within a basis; `average`: from both halves of the small matrix, else from the lower."""
+    """Find the best eigenvectors within a basis.
+
+    They come from both halves of the small matrix if `average`, else from the lower one."""
     xp = namespace(basis)
     inner = basis.T @ images
     values, inner = xp.linalg.eigh((inner + inner.T) / 2 if average else inner)
@@ -67,7 +69,7 @@ def _ritz(basis: Array, images: Array, width: int, average: bool) -> Eigen:
 
 
 class Triples(NamedTuple):
-    """The leading part u @ diag(sigma) @ v.T of X, sigma descending; `angle`: how far the last pass turned v."""
+    """The leading part of X is u @ diag(sigma) @ v.T, sigma descending; `angle` says how far the last pass turned v."""
 
     u: Array
     sigma: Array
@@ -76,7 +78,7 @@ class Triples(NamedTuple):
 
 
 def singular_triples(x: Array, start: Array, n_passes: int) -> Triples:
-    """Block power iteration with X'X from the columns of `start`, orthonormalised on either side of each pass.
+    """Iterate with X'X from the columns of `start` (a block power iteration), orthonormal on either side of each pass.
 
     Columns of `start` that are drawn at random make a direction show that earlier blocks missed.
     """
@@ -92,7 +94,7 @@ def singular_triples(x: Array, start: Array, n_passes: int) -> Triples:
 
 
 def adapted(n_steps: int, error: float, low: float, most: int) -> int:
-    """Steps of the next block iteration: 2 more if the error was above 1, 1 more if near it, 1 less below `low`.
+    """Return how many steps come next: 2 more than before if the error was above 1, 1 more near it, 1 less below `low`.
 
     An error of 0 says that there was no block iteration.
     """

@@ -1,4 +1,6 @@
-"""The tensor nuclear prox of two stacked matrices, in place: `prox.tensor_nuclear_symmetric` and `prox.SlicePairs`."""
+"""This applies the tensor nuclear prox to two stacked matrices in place, symmetric ones or any.
+
+`prox` shows it as `prox.tensor_nuclear_symmetric` and `prox.SlicePairs`."""
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, on
@@ -8,7 +10,7 @@ from gpuensemble._linear.thresholding import shrink_symmetric
 
 
 def shrink_symmetric_pair(x: Array, tau: float, multiplicity: Array | None) -> Array:
-    """`prox.tensor_nuclear_symmetric`: the slices are the sum and the difference of both matrices."""
+    """Do what `prox.tensor_nuclear_symmetric` does: the slices are the sum and the difference of both matrices."""
     one, two = x
     one += two
     two *= -2
@@ -21,7 +23,7 @@ def shrink_symmetric_pair(x: Array, tau: float, multiplicity: Array | None) -> A
 
 
 def _shrink(x: Array, tau: float, multiplicity: Array | None) -> Array:
-    """Singular value thresholding in place of D^1/2 X D^1/2, D the multiplicities; returns its nuclear norm."""
+    """Threshold the singular values of D^1/2 X D^1/2, with D the multiplicities, in place; return its nuclear norm."""
     if multiplicity is None:
         return shrink_symmetric(x, tau)
     root = (multiplicity**0.5).astype(x.dtype)
@@ -34,10 +36,10 @@ def _shrink(x: Array, tau: float, multiplicity: Array | None) -> Array:
 
 
 class SlicePairs:
-    r"""The tensor nuclear prox along the last axis of real 2 x m x n tensors, each near the one before: in place.
+    r"""This applies the tensor nuclear prox along the last axis to real 2 x m x n tensors in a sequence, in place.
 
-    A call does what ``tensor_nuclear(x, tau, axis=-1)`` does. Each Fourier slice Z is m x 2, so that its singular
-    values and its right singular vectors V come from a 2 x 2 matrix:
+    A call does what ``tensor_nuclear(x, tau, axis=-1)`` does; each tensor is near the one before. Each Fourier slice Z
+    is m x 2, so that its singular values and its right singular vectors V come from a 2 x 2 matrix:
 
     .. math:: Z'Z = V \operatorname{diag}(\sigma^2) V', \quad Z \to Z V \operatorname{diag}((1 - \tau / \sigma)_+) V'.
 
@@ -103,12 +105,12 @@ class SlicePairs:
             return (self.times * norms).sum() / self.length
 
     def second(self) -> Array:
-        """The second matrix of the last result, made anew from its spectrum: for a caller who has overwritten it."""
+        """Make the second matrix of the last result anew from its spectrum, for a caller who has overwritten it."""
         return namespace(self.spectrum).fft.irfft(self.spectrum[1], self.length)
 
 
 def _factor(gram: Array, basis: Array, tau: float) -> tuple[Array, Array, Array]:
-    """The factor W of each slice, its right singular vectors, and the sum of its shrunken singular values.
+    """Return the factor W of each slice, its right singular vectors, and the sum of its shrunken singular values.
 
     One Jacobi rotation makes the Gram matrix (a, c; c', b) diagonal, and turns the basis.
     """

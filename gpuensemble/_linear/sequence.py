@@ -1,4 +1,4 @@
-"""Singular value thresholding of a sequence of matrices, each near the one before: `prox.NuclearSequence`."""
+"""`prox.NuclearSequence` thresholds the singular values of a sequence of matrices, each near the one before."""
 
 import math
 from typing import Any
@@ -14,9 +14,9 @@ MAX_PASSES = 6  # of the block iteration
 
 
 class NuclearSequence:
-    r"""Singular value thresholding of real matrices in a sequence, each near the one before: in place, warm-started.
+    r"""This thresholds the singular values of real matrices in a sequence, in place; each starts from the one before.
 
-    A call makes of :math:`X = U \operatorname{diag}(\sigma) V'` the matrix
+    Each matrix is near the one before. A call makes of :math:`X = U \operatorname{diag}(\sigma) V'` the matrix
     :math:`U \operatorname{diag}((\sigma - \tau w)_+) V'`, as `nuclear` does. The singular vectors of the last result,
     and a few random columns, start a block power iteration, which finds those of a result of low rank in a few
     products. The smallest singular value of the block tells whether others may pass their thresholds, and the last turn
@@ -146,7 +146,10 @@ class NuclearSequence:
         self._adapt(error / accuracy, count, last)
 
     def _full(self, x: Array) -> None:
-        """By the eigenvectors of X'X in a third of an SVD's time; that loses half the digits: not for a small tau."""
+        """Overwrite x by way of a full decomposition.
+
+        The eigenvectors of X'X do it in a third of an SVD's time. That loses half the digits, so an SVD is made where
+        tau is small."""
         xp = namespace(x)
         self.block, self.v = None, None
         if float(xp.finfo(x.dtype).eps) * self.largest < ACCURACY[x.dtype.name] * self.tau:
@@ -165,7 +168,7 @@ class NuclearSequence:
         self.report = xp.stack([xp.zeros_like(count), count, sigma[0], xp.zeros_like(count)])
 
     def _from_square(self, x: Array) -> tuple[Array, Array]:
-        """Singular values and right vectors, all of them; on the CPU so many that the least is below its threshold."""
+        """Return all singular values and right vectors, or on the CPU so many that the least is below its threshold."""
         n_wanted = 2 * self.width if device_of(x) == "cpu" and 3 * self.width <= self.n else self.n
         values, v = leading(x.T @ x, n_wanted)
         if n_wanted < self.n and values[-1] > (self.tau * self.weights[n_wanted - 1]) ** 2:
@@ -173,7 +176,7 @@ class NuclearSequence:
         return namespace(x).maximum(values, 0) ** 0.5, v
 
     def _adapt(self, error: float, count: float, last: float) -> None:
-        """Width and passes of the next block: a width of 1.6 times the rank, and passes to the accuracy."""
+        """Set width and passes of the next block: about 1.6 times the rank, and passes to the accuracy."""
         wanted = max(self.least_width, round(1.6 * count) + 2 * PROBES)
         if last >= 1:
             self.width = min(2 * self.width, self.n)

@@ -1,4 +1,4 @@
-"""Singular value thresholding: the choice of an algorithm, and the algorithms. Nothing is checked here.
+"""These functions choose an algorithm for singular value thresholding, and carry it out. Nothing is checked here.
 
 The thresholds belong to the singular values in descending order: sigma becomes (sigma - threshold)_+.
 """
@@ -18,7 +18,7 @@ CARE = {"float32": 1e-2, "float64": 1e-5}  # of the largest singular value: the 
 
 
 class Layout(NamedTuple):
-    """Where slices lie in an array, counted in complex numbers: see kernels/slices.cu."""
+    """A layout says where slices lie in an array, counted in complex numbers; kernels/slices.cu explains it."""
 
     n_slices: int
     n_rows: int
@@ -30,9 +30,9 @@ class Layout(NamedTuple):
 
 
 def algorithm(shape: tuple, kind: str, device: str) -> str:
-    """What finds the singular values of matrices of this shape and kind of dtype, the function `by_...` below.
+    """Name what finds the singular values of matrices of this shape and kind of dtype, the function `by_...` below.
 
-    By measurement on a CPU (bench/bench_prox.py, "slices" and "matrices"). On a device: CuPy's batched SVD is a Python
+    On a CPU it was measured (bench/bench_prox.py, "slices" and "matrices"). On a device CuPy's batched SVD is a Python
     loop beyond 32 rows or columns, and an eigenvalue problem costs less than an SVD.
     """
     small, large = sorted(shape[-2:])
@@ -44,7 +44,7 @@ def algorithm(shape: tuple, kind: str, device: str) -> str:
 
 
 def thresholded(x: Array, tau: float, weights: Array | None) -> Array:
-    """The matrices with their singular values reduced."""
+    """Return the matrices with their singular values reduced."""
     name = algorithm(x.shape, x.dtype.kind, device_of(x))
     if name == "gram":
         if x.ndim > 2:
@@ -54,20 +54,20 @@ def thresholded(x: Array, tau: float, weights: Array | None) -> Array:
 
 
 def thresholds(x: Array, tau: float, weights: Array | None) -> Array:
-    """One threshold for each singular value."""
+    """Return one threshold for each singular value."""
     xp, dtype = namespace(x), x.real.dtype
     return xp.full(min(x.shape[-2:]), tau, dtype) if weights is None else (tau * weights).astype(dtype)
 
 
 def by_svd(x: Array, tau: float, weights: Array | None) -> Array:
-    """By LAPACK's or cuSOLVER's SVD."""
+    """Threshold by LAPACK's or cuSOLVER's SVD."""
     xp = namespace(x)
     u, sigma, v = xp.linalg.svd(x, full_matrices=False)
     return (u * xp.maximum(sigma - thresholds(x, tau, weights), 0)[..., None, :]) @ v
 
 
 def by_products(x: Array, tau: float, weights: Array | None) -> Array:
-    """By the Gram matrices of a batch at once; by the SVD where they blur a singular value that counts."""
+    """Threshold by the Gram matrices of a batch at once; by the SVD where they blur a singular value that counts."""
     if x.shape[-2] < x.shape[-1]:
         return by_products(x.conj().swapaxes(-2, -1), tau, weights).conj().swapaxes(-2, -1)
     xp, limits, turned = namespace(x), thresholds(x, tau, weights)[::-1], x.conj().swapaxes(-2, -1)
@@ -83,7 +83,7 @@ def by_products(x: Array, tau: float, weights: Array | None) -> Array:
 
 
 def by_slices(x: Array, tau: float, weights: Array | None) -> Array:
-    """By the kernel for slices with at most 8 rows or columns."""
+    """Threshold by the kernel for slices with at most 8 rows or columns."""
     xp = namespace(x)
     work = x.astype(xp.result_type(x.dtype, "complex64"), order="C")  # in another order `reshape` would copy
     slices = work.reshape(-1, *x.shape[-2:])
@@ -94,8 +94,8 @@ def by_slices(x: Array, tau: float, weights: Array | None) -> Array:
 def shrink_slices(slices: Array, tau: float, weights: Array | None = None, mirrored: bool = False) -> None:
     """Threshold complex slices, F x V x n with V from 2 to 8, in place; the axes may be a transposition.
 
-    `mirrored`: the slices are half of the spectrum of V real rows, which came as V / 2 complex ones; row j of
-    frequency f and the conjugate of that of -f are two rows of slice f.
+    If `mirrored`, the array is F x V / 2 x n, the spectrum of V real rows that came as V / 2 complex ones. Row j of
+    frequency f and the conjugate of that of -f are then two rows of slice f, and half of the slices are worked on.
     """
     xp, kernels = namespace(slices), cpu_slices if device_of(slices) == "cpu" else cuda_slices
     order = sorted(range(3), key=lambda axis: -slices.strides[axis])
@@ -114,7 +114,7 @@ def shrink_slices(slices: Array, tau: float, weights: Array | None = None, mirro
 
 
 def by_gram(x: Array, limits: Array) -> Array:
-    """By the eigenvectors of the Gram matrix, one matrix, in levels.
+    """Threshold one matrix by the eigenvectors of its Gram matrix, in levels.
 
     The Gram matrix has an error of the order of eps sigma_1^2. So only the singular values above CARE sigma_1 are taken
     from it; they are deflated, and the rest has a Gram matrix of its own, unless its thresholds are above all of it.
@@ -142,16 +142,16 @@ def by_gram(x: Array, limits: Array) -> Array:
 
 
 def _leading(gram: Array, size: int) -> tuple[Array, Array]:
-    """The first `size` singular values, descending, and their vectors from a Gram matrix."""
+    """Return the first `size` singular values, descending, and their vectors from a Gram matrix."""
     xp = namespace(gram)
     squares, vectors = xp.linalg.eigh(gram)
     return xp.maximum(squares[::-1][:size], 0) ** 0.5, vectors[:, ::-1][:, :size]
 
 
 def _shrunk(x: Array, vectors: Array, sigma: Array, limits: Array) -> tuple[Array, Array]:
-    """x on some right singular vectors, its singular values reduced; on the CPU without those that vanish.
+    """Return x on some right singular vectors, its singular values reduced; the CPU leaves out those that vanish.
 
-    Returns the vectors that were used as well.
+    It returns the vectors that were used as well.
     """
     xp = namespace(x)
     kept = sigma > limits
@@ -164,7 +164,7 @@ def _shrunk(x: Array, vectors: Array, sigma: Array, limits: Array) -> tuple[Arra
 
 
 def shrink_symmetric(x: Array, tau: float) -> Array:
-    """`prox.nuclear_symmetric`: singular values are absolute eigenvalues."""
+    """Do what `prox.nuclear_symmetric` does: singular values are absolute eigenvalues."""
     xp = namespace(x)
     values, vectors = whole(x)
     kept = xp.maximum(abs(values) - tau, 0)

@@ -1,4 +1,5 @@
-"""A table of labels in blocks of rows: in memory, on disk, on a Dask cluster; how it is read, and where answers go.
+"""A table of labels comes in blocks of rows: in memory, on disk or on a Dask cluster.
 
-May import `_array`, `_kernels` and `membership`. Start with `blocks`.
+This room reads tables, and says where answers go. It may import `_array`, `_kernels` and `membership`. Start with
+`blocks`.
 """

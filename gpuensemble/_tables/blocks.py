@@ -1,11 +1,10 @@
-"""A table of labels in blocks of rows: do this to each block, and add up what comes back.
+"""A table of labels is cut into blocks of rows: do this to each block, and add up what comes back.
 
 A step is a function step(block, *shared) of a module; `shared` goes to every block. Where blocks are is not its affair:
 in memory, on disk or on the workers of a Dask cluster. What a step returns adds up exactly (integers, or floats that
 are whole multiples of one unit), so that neither the blocks nor the order they arrive in change a bit.
 
-Words: the table's rows are the caller's samples. A block holds a `Membership` m of some of them; where equal rows are
-merged, m has the distinct ones, each with its multiplicity, and `group` says which of them a row of the table is.
+A block holds a `Membership` m of some rows of the table, or of merged rows. CONTRIBUTING.md defines the words.
 """
 
 import abc
@@ -29,28 +28,28 @@ _IDENTITIES = itertools.count()
 
 @dataclass(eq=False)
 class Lasting:
-    """Something that steps are given again and again: a cluster sends it once, and caches know it by its identity."""
+    """Steps are given this again and again: a cluster sends it once, and caches know it by its identity."""
 
     identity: int = field(default_factory=_IDENTITIES.__next__, init=False)  # unlike any other of this process
 
 
 @dataclass
 class Cache:
-    """What steps remember of a block's rows: it may be lost at any time, and costs work, never an answer.
+    """A cache holds what steps remember of a block's rows: losing it at any time costs work, never an answer.
 
     Each field belongs to one module, which is the only one that reads, writes and clears it. A field holds a pair: the
     identity of what the value was made with, and the value.
     """
 
     rows: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: what a method knows of each row
-    slacks: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: labels, and what is left of their margins
+    slacks: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: labels and slacks
     distances: tuple[int, Any] | None = None  # _kmeans.labels.seeding: to the rows that were chosen so far
     shares: tuple[int, Any] | None = None  # _partition.bipartite: multiplicity over degree
 
 
 @dataclass
 class Block:
-    """Some rows of a table, and what steps remember of them."""
+    """A `Block` holds some rows of a table, and what steps remember of them."""
 
     m: Membership
     first: int = 0  # the number of its first row in the table
@@ -68,7 +67,7 @@ class Block:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows of the table, merged or not."""
+        """Return the number of rows of the table, merged or not."""
         return len(self.m.codes) if self.group is None else len(self.group)
 
     def of_table(self, of_m: Array) -> Array:
@@ -76,12 +75,12 @@ class Block:
         return of_m if self.group is None else of_m[self.group]
 
     def recalled(self, name: str, identity: int) -> Any:
-        """The cached value, if it was made with that identity; else None."""
+        """Return the cached value if it was made with that identity, else None."""
         entry = getattr(self.cache, name)
         return entry[1] if entry is not None and entry[0] == identity else None
 
     def kept(self, name: str, identity: int, make: Callable[[], Any]) -> Any:
-        """The cached value, or what `make` makes, which is cached where there is memory for it."""
+        """Return the cached value, or what `make` makes, which is cached where there is memory for it."""
         found = self.recalled(name, identity)
         if found is None:
             found = make()
@@ -98,7 +97,7 @@ def add(one: Any, two: Any) -> Any:
 
 
 class Table(abc.ABC):
-    """A table of labels in blocks: what all kinds of them know, and how their rows are read."""
+    """This is what tables of all kinds know of their labels in blocks, and how their rows are read."""
 
     device = "cpu"  # where what is not in blocks is worked out
 
@@ -151,7 +150,7 @@ class Table(abc.ABC):
 
 
 class InMemory(Table):
-    """A table in memory: one block."""
+    """A table in memory is one block."""
 
     def __init__(self, block: Block):
         m = block.m
@@ -184,7 +183,9 @@ def whole(m: Membership, multiplicity: Array | None = None) -> InMemory:
 
 
 class Streamed(Table):
-    """Blocks read from a file of codes, some at a time: while one is read, or waits for one thread, others go on."""
+    """This table reads blocks from a file of codes, some at a time.
+
+    While one block is read, or waits for one thread, others go on."""
 
     ABREAST = 2  # blocks in work
 
@@ -236,7 +237,7 @@ class Streamed(Table):
 
 
 def _take(block: Block, rows: Any) -> Any:
-    """The codes of some rows, on the host."""
+    """Return the codes of some rows of the table, on the host."""
     index = to_device(rows, block.m.device)
     return to_host(block.m.codes[index if block.group is None else block.group[index]])
 

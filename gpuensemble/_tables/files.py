@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and that do not take the place of what is read."""
+"""A file is written whole or not at all, and does not take the place of what is read."""
 
 import contextlib
 import os

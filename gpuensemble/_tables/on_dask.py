@@ -1,4 +1,4 @@
-"""Blocks on the workers of a Dask cluster, where they stay: the only file that knows Dask."""
+"""Blocks stay on the workers of a Dask cluster. No other file knows Dask, but that the command line opens a client."""
 
 import contextlib
 import functools
@@ -13,19 +13,21 @@ from gpuensemble._tables.blocks import Block, Lasting, Table, add
 
 
 def large_graphs() -> contextlib.AbstractContextManager:
-    """In it Dask does not warn of large tasks: tables are sent as tasks on purpose, so that what is lost is redone."""
+    """Return a context in which Dask does not warn of large tasks.
+
+    Tables are sent as tasks on purpose, so that what is lost is redone."""
     import dask
 
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
 
 
 def is_dask(value: Any) -> bool:
-    """Whether it is a Dask array or DataFrame."""
+    """Tell whether a value is a Dask array or DataFrame."""
     return type(value).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(value, "to_delayed")
 
 
 def current_client(client: Any) -> Any:
-    """The client that was given, else the current one of this process; None: there is none."""
+    """Return the client that was given, else the current one of this process, else None."""
     if client is not None:
         return client
     try:
@@ -39,7 +41,7 @@ def current_client(client: Any) -> Any:
 
 
 def delayed_parts(collection: Any) -> list:
-    """The parts of a Dask array or DataFrame, rows of it each."""
+    """Return the parts of a Dask array or DataFrame; each holds some of its rows."""
     if hasattr(collection, "rechunk"):
         if collection.ndim != 2:
             raise ValueError(f"`labels` must be a table of samples x partitions, got shape {collection.shape}.")
@@ -48,7 +50,7 @@ def delayed_parts(collection: Any) -> list:
 
 
 class Cluster:
-    """One object for each block, on the workers of a Dask cluster. All of it are tasks, so what is lost is redone."""
+    """A `Cluster` has an object for each block on Dask's workers. All of them are tasks, so what is lost is redone."""
 
     TOGETHER = 8  # blocks of a worker whose sums one task adds up
     FAN_IN = 4  # sums of workers added up at a time
@@ -75,7 +77,7 @@ class Cluster:
         return self.client.gather(self.submit(function, shared, own))
 
     def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
-        """Begin function(object, *own, *shared) of each object; their futures."""
+        """Begin function(object, *own, *shared) of each object, and return the futures."""
         own = [()] * len(self.futures) if own is None else own
         with large_graphs():
             sent = self._sent(shared)
@@ -100,11 +102,11 @@ class Cluster:
         return futures[0].result()
 
     def some(self, indices: Iterable[int]) -> "Cluster":
-        """The same cluster with some of the blocks."""
+        """Return the same cluster with some of the blocks."""
         return Cluster(self.client, [self.futures[i] for i in indices])
 
     def _sent(self, shared: tuple) -> list:
-        """Futures of what all blocks are given: sent to one worker, and passed on between them.
+        """Return futures of what all blocks are given: it is sent to one worker, and passed on between them.
 
         What is `Lasting`, such as the tables of an iteration, is needed again in the next one, and sent once.
         """
@@ -117,7 +119,7 @@ class Cluster:
         return [self.client.submit(_same, rest, pure=False), *kept]
 
     def _homes(self) -> list:
-        """The worker that has each block; None: none."""
+        """Return the worker that has each block, or None where none has it."""
         from distributed import wait
 
         wait(self.futures)
@@ -134,7 +136,7 @@ class Cluster:
 
 
 class OnDask(Table):
-    """Blocks that stay on the workers of a Dask cluster."""
+    """The blocks of this table stay on the workers of a Dask cluster."""
 
     def __init__(
         self,
@@ -149,21 +151,21 @@ class OnDask(Table):
         self.cluster = cluster
 
     def total(self, step: Callable, *shared: Any) -> Any:
-        """The sum of step(block, *shared) over the blocks."""
+        """Add up step(block, *shared) over the blocks, on the workers."""
         return self.cluster.total(_Step(step), shared)
 
     def each(self, step: Callable, *shared: Any) -> list:
-        """step(block, *shared) of each block, in their order."""
+        """Give step(block, *shared) of each block, in their order."""
         return self.cluster.each(_Step(step), shared)
 
     def in_turn(self, step: Callable, *shared: Any) -> Iterator:
-        """step(block, *shared) of each block, in their order, one at a time in this process."""
+        """Give step(block, *shared) of each block, in their order, one at a time in this process."""
         futures = self.cluster.submit(_Step(step), shared)
         while futures:
             yield futures.pop(0).result()
 
     def of(self, step: Callable, calls: dict[int, tuple]) -> list:
-        """step(block, *arguments) of some blocks, each with arguments of its own."""
+        """Give step(block, *arguments) of some blocks, each with arguments of its own."""
         return self.cluster.some(calls).each(_Step(step), own=calls.values())
 
     def forget(self, name: str) -> None:
@@ -186,7 +188,7 @@ class OnDask(Table):
 
 @dataclass(frozen=True)
 class _Step:
-    """A step on a worker: on the device of the block; arrays come back on the host."""
+    """On a worker this takes a step on the device of the block; a tuple of arrays comes back on the host."""
 
     step: Callable
 
@@ -201,7 +203,7 @@ def _forget(block: Block, name: str) -> None:
 
 
 def _at(home: Any) -> dict[str, Any]:
-    """How to submit a task to a worker, or to any if that one is lost."""
+    """Return the options that submit a task to a worker, or to any if that one is lost."""
     return {"pure": False} if home is None else {"pure": False, "workers": [home], "allow_other_workers": True}
 
 
@@ -214,12 +216,12 @@ def _same(value: Any) -> Any:
 
 
 def _apply(function: Callable, value: Any, own: tuple, rest: tuple, *kept: Any) -> Any:
-    """With the shared arguments put together again: those that were kept, and the rest."""
+    """Call the function with the shared arguments put together again: those that were kept, and the rest."""
     return function(value, *own, *(one if one is not None else two for one, two in zip(kept, rest, strict=True)))
 
 
 def _total_of(function: Callable, n: int, *given: Any) -> Any:
-    """The sum over n objects."""
+    """Add up the function over the first n of the given values; the others are shared arguments."""
     return functools.reduce(add, (_apply(function, value, (), *given[n:]) for value in given[:n]))
 
 

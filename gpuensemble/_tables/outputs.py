@@ -1,4 +1,4 @@
-"""What a fit over blocks gives back, an entry for each row: in memory, on disk or on a cluster."""
+"""A fit over blocks gives back an entry for each row of the table: in memory, on disk or on a cluster."""
 
 import contextlib
 from collections.abc import Callable
@@ -15,10 +15,10 @@ DTYPES = ("int32", "float64")  # of labels and confidences
 
 
 def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> tuple[Any, Any]:
-    """Labels and confidences, which `step` finds for each block.
+    """Return the labels and confidences that `step` finds for each block.
 
-    Arrays in the caller's library, or on a cluster Dask arrays. With `out`, the path of an `.npy` file, both are
-    written to disk, the confidences beside the labels, and come back memory-mapped.
+    They are arrays in the caller's library, or on a cluster Dask arrays. With `out`, the path of an `.npy` file, both
+    are written to disk, the confidences beside the labels, and come back memory-mapped.
     """
     if out is not None:
         return _on_disk(table, Path(out), step, shared)
@@ -49,12 +49,12 @@ def check(out: Any, *inputs: Any) -> None:
 
 
 def confidence_path(out: Path) -> Path:
-    """Where the confidences are, beside the labels."""
+    """Return the path of the confidences, which is beside that of the labels."""
     return out.with_suffix(".confidence.npy")
 
 
 def _on_disk(table: Table, out: Path, step: Callable, shared: tuple) -> tuple[Any, Any]:
-    """Both files are written to the end before either takes its name."""
+    """Write both files to the end before either takes its name."""
     paths = (out, confidence_path(out))
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(whole_file(str(path))) for path in paths]

@@ -1,4 +1,4 @@
-"""Where tables of labels come from: memory, `.npy`, Parquet, Zarr, Dask. One function makes a table in blocks of them.
+"""Labels come from memory, `.npy`, Parquet, Zarr or Dask. One function, `table`, makes a table in blocks of them.
 
 A source is a list of pieces, each of which loads some rows. What is not yet in compact codes is read twice: to learn
 the label values of each column, and to write the codes to a temporary file (or to the workers' memory), which k-means
@@ -28,7 +28,7 @@ BLOCKS_OF_THREAD = 4  # of a cluster, at least
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows of an array in memory, or on disk by way of `opened`."""
+    """A `Slice` loads some rows of an array, which `opened` opens in memory or on disk."""
 
     opened: Any
     first: int
@@ -40,7 +40,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Mapped:
-    """An array in a file."""
+    """This opens an array in a file, memory-mapped."""
 
     path: str
     dtype: Any
@@ -58,7 +58,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Held:
-    """An array in memory."""
+    """This holds an array in memory."""
 
     array: Any
 
@@ -68,7 +68,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Zarr:
-    """A Zarr array."""
+    """This opens a Zarr array."""
 
     path: str
 
@@ -80,7 +80,7 @@ class Zarr:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """A row group of a Parquet file, as a DataFrame."""
+    """A `RowGroup` loads a row group of a Parquet file as a DataFrame."""
 
     path: str
     number: int
@@ -93,7 +93,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Delayed:
-    """A part of a Dask collection, where there is no cluster."""
+    """This computes a part of a Dask collection, where there is no cluster."""
 
     part: Any
 
@@ -102,7 +102,7 @@ class Delayed:
 
 
 def table(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Table, float]:
-    """The table in blocks, and what one unit of its weights stands for."""
+    """Return the table in blocks, and what one unit of its weights stands for."""
     client = current_client(client) if is_dask(labels) else client
     if client is not None:
         return _on_workers(labels, device, client, sample_weight)
@@ -121,9 +121,9 @@ def table(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Ta
 
 
 def readers(labels: Any, at_least: int = 1) -> list:
-    """Functions of nothing, each of which loads some rows, and which can be sent to a worker.
+    """Return functions of nothing, each of which loads some rows, and which can be sent to a worker.
 
-    `at_least`: how many there should be, where the table can be cut anywhere.
+    `at_least` says how many there should be, where the table can be cut anywhere.
     """
     if is_dask(labels):
         return [Delayed(part) for part in delayed_parts(labels)]
@@ -147,7 +147,7 @@ def _of_file(path: str, at_least: int) -> list:
 
 
 def opened_array(given: Any, name: str) -> Any:
-    """A function that opens an array, in any process if it is in a file: .npy, Zarr or memory-mapped."""
+    """Return a function that opens an array, in any process if it is in a file: .npy, Zarr or memory-mapped."""
     if isinstance(given, np.memmap):
         return _mapped(given)
     if not isinstance(given, str | Path):
@@ -171,7 +171,7 @@ def _rows_of_block(n: int, r: int, at_least: int) -> int:
 
 
 def _slices(opened: Any, array: Any, at_least: int) -> list:
-    """About a block of codes each."""
+    """Cut an array into slices of about a block of codes each."""
     if len(array.shape) != 2 or 0 in array.shape:
         shape = tuple(array.shape)
         raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {shape}.")
@@ -188,7 +188,7 @@ def _opened_npy(path: str, name: str) -> np.memmap:
 
 
 def _mapped(array: np.memmap) -> Any:
-    """How to open the array in another process; a view of a mapped array goes there as it is."""
+    """Return what opens the array in another process; a view of a mapped array goes there as it is."""
     if array.filename is None or not isinstance(array.base, mmap.mmap) or not array.flags.forc:
         return Held(array)
     order = "C" if array.flags.c_contiguous else "F"
@@ -208,7 +208,7 @@ def _checked_zarr(path: str, name: str) -> Zarr:
 
 
 def _row_groups(path: str) -> list:
-    """The row groups of a Parquet file, or of all those in a folder in the order of their names."""
+    """Return the row groups of a Parquet file, or of all those in a folder in the order of their names."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -232,7 +232,7 @@ def _row_groups(path: str) -> list:
 
 
 def _codes(labels: Any) -> tuple[Any, Any, bool, list]:
-    """Codes on disk, n x r, with their widths, whether there is no hole, and the label values of each column."""
+    """Return n x r codes on disk, their widths, whether there is no hole, and the label values of each column."""
     reads = readers(labels)
     first, scans = 0, []
     for read in reads:
@@ -260,7 +260,7 @@ def _codes(labels: Any) -> tuple[Any, Any, bool, list]:
 
 
 def _direct(labels: Any, categories: list) -> Any:
-    """The table itself, if its labels are codes already: 0 .. K_i - 1 in one or two bytes, -1 for a hole."""
+    """Return the table itself if its labels are codes already: 0 .. K_i - 1 in one or two bytes, -1 for a hole."""
     if isinstance(labels, str | Path):
         if not str(labels).endswith(".npy"):
             return None
@@ -274,7 +274,7 @@ def _direct(labels: Any, categories: list) -> Any:
 
 
 def _on_workers(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Table, float]:
-    """A table whose blocks are on the workers of a Dask cluster."""
+    """Make a table whose blocks are on the workers of a Dask cluster."""
     threads = sum(client.nthreads().values())
     parts = delayed_parts(labels) if is_dask(labels) else readers(labels, BLOCKS_OF_THREAD * threads)
     raw = Cluster.loading(client, parts)
@@ -291,7 +291,7 @@ def _on_workers(labels: Any, device: str, client: Any, sample_weight: Any) -> tu
 
 
 def _coded_block(raw: Any, first: int, weight: Any, categories: list, complete: bool, device: str) -> Block:
-    """On a worker: the codes of some rows, on the device that the worker has."""
+    """Make a block of some rows on a worker; its codes go to the device that the worker has."""
     coded, _ = coding.from_known_labels(raw, categories)
     device = choose_device(device, coded.codes)
     m = Membership.from_coded(coded.codes, coded.widths, complete, categories, device)

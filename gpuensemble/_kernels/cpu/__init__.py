@@ -1,1 +1,1 @@
-"""Kernels on the CPU, compiled by Numba; `membership`, `slices` and `lta` are the twins of the files of kernels/."""
+"""Numba compiles the kernels on the CPU; `membership`, `slices`, `lta` and `pairs` are twins of files of kernels/."""

@@ -1,4 +1,4 @@
-"""How Numba compiles the kernels: without the GIL, kept on disk, divisions as in NumPy."""
+"""Numba compiles the kernels without the GIL, keeps them on disk, and divides as NumPy does."""
 
 import warnings
 from typing import Any

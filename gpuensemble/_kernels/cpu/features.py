@@ -1,4 +1,4 @@
-"""Lloyd's step over features on the CPU: a row is looked at again only if its cheapest centre may have changed.
+"""In Lloyd's step over features on the CPU a row is looked at again only if its cheapest centre may have changed.
 
 Between two steps the distance of a row to centre k changes by at most shift[k]. So a row keeps its label as long as its
 margin, second distance minus first, is more than the shifts since it was last looked at (Hamerly, SDM 2010). For the
@@ -16,7 +16,7 @@ BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sum
 
 
 def step(features, state, found, shift) -> int:
-    """Give each row the cheapest centre, and move it between the sums; returns how many rows moved."""
+    """Give each row the cheapest centre, and move it between the sums; return how many rows moved."""
     squared = features.distances[0] == "sqeuclidean"
     anew = "kl" in features.distances  # what rounding leaves of a sum that should be 0 has a logarithm
     k = len(found.offset)
@@ -43,13 +43,13 @@ def step(features, state, found, shift) -> int:
 
 
 def scores_and_offset(k, dtype):
-    """Zeros for the scores of a block of rows, and for the offsets of k clusters, as `choose` takes them."""
+    """Make zeros for the scores of a block of rows, and for the offsets of k clusters, as `choose` takes them."""
     width = padded(k, dtype)
     return aligned((BLOCK, width), dtype), aligned((1, width), dtype)
 
 
 def sum_up(features, state) -> None:
-    """Sums, counts and masses anew from the labels."""
+    """Make sums, counts and masses anew from the labels."""
     rows, before = np.arange(len(state.labels)), np.full(len(state.labels), -1, np.int32)
     for total in state.sums:
         total[:] = 0
@@ -58,13 +58,13 @@ def sum_up(features, state) -> None:
 
 
 def count(features, state):
-    """Number and weight of the rows of each cluster in each block."""
+    """Find number and weight of the rows of each cluster in each block."""
     for present, counts, masses in zip(features.present, state.counts, state.masses, strict=True):
         count_rows(state.labels, np.empty(0, bool) if present is None else present, state.weight, counts, masses)
 
 
 def scores(features, found):
-    """What each cluster costs each row, as `scores` of _kmeans/features/distances.py."""
+    """Return what each cluster costs each row, as `scores` of _kmeans/features/distances.py does."""
     n, k = len(features.square), len(found.offset)
     out = aligned((n, padded(k, features.dtype)), features.dtype)
     tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
@@ -80,7 +80,7 @@ def _scores(features, found, chosen, tables, buffers, out):
 
 
 def _turned(part, table):
-    """Columns x clusters; a sparse row meets whole rows of it, which are cache lines."""
+    """Turn a table to columns x clusters; a sparse row meets whole rows of it, which are cache lines."""
     if not isinstance(part, Csr):
         return table.T
     out = aligned((table.shape[1], padded(len(table), table.dtype)), table.dtype)
@@ -89,7 +89,7 @@ def _turned(part, table):
 
 
 def _add_scores(part, chosen, table, buffer, out, first):
-    """out = part[chosen] @ table, or += if there were parts before."""
+    """Set out = part[chosen] @ table, or += if there were parts before."""
     if isinstance(part, Csr):
         sparse_scores(part.data, part.indices, part.indptr, chosen, table, first, out)
     elif first:
@@ -99,7 +99,7 @@ def _add_scores(part, chosen, table, buffer, out, first):
 
 
 def _rows(part, chosen, buffer):
-    """Rows in ascending order: a view where they follow each other, else a copy."""
+    """Return rows, which are in ascending order: a view where they follow each other, else a copy."""
     low, high = chosen[0], chosen[-1] + 1
     if high - low == len(chosen):
         return part[low:high]
@@ -118,7 +118,7 @@ def _move(features, state, chosen, before):
 
 @kernel
 def open_rows(labels, margin, shift):
-    """The rows whose margin is used up by what their own centre and the fastest other one have moved."""
+    """Return the rows whose margin is used up by what their own centre and the fastest other one have moved."""
     fastest = np.argmax(shift)
     second = 0.0
     for k in range(len(shift)):
@@ -136,7 +136,7 @@ def open_rows(labels, margin, shift):
 
 @kernel
 def count_rows(labels, present, weight, counts, masses):
-    """Number and weight of the rows of each cluster; of those that are present, if `present` is not empty."""
+    """Find number and weight of the rows of each cluster; if `present` is not empty, of those that are present."""
     counts[:] = 0
     masses[:] = 0
     step = min(1, len(weight) - 1)  # 0: one weight for all
@@ -148,9 +148,9 @@ def count_rows(labels, present, weight, counts, masses):
 
 @kernel
 def choose(scores, offset, k, chosen, square, squared, labels, margin):
-    """The cheapest of k centres for each row, the first of equals, and the margin to the second; how many rows moved.
+    """Find the cheapest of k centres for each row and the margin to the second; return how many rows moved.
 
-    Rows of `scores` and of `offset`, which has one, are whole cache lines.
+    The first of equal centres wins. Rows of `scores` and of `offset`, which has one, are whole cache lines.
     """
     rounding = 64 * np.finfo(scores.dtype).eps
     one, infinite = scores.dtype.type(1), scores.dtype.type(np.inf)
@@ -173,7 +173,9 @@ def choose(scores, offset, k, chosen, square, squared, labels, margin):
 
 @kernel
 def sparse_scores(data, indices, indptr, chosen, table, first, out):
-    """out = the products of the chosen rows and the table, or += if not `first`; rows of both are whole cache lines."""
+    """Set `out` to the products of chosen rows and the table, or add them if not `first`.
+
+    Rows of the table and of `out` are whole cache lines."""
     n_lines = table.shape[1] * table.itemsize // LINE
     for j in range(len(chosen)):
         if first:

@@ -1,4 +1,4 @@
-"""The holes of PCE filled on the CPU: a row at a time, which needs no array of the size of F."""
+"""The holes of PCE are filled a row at a time on the CPU, which needs no array of the size of F."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from gpuensemble._kernels.cpu.membership import SPAN, codes_of, over_spans
 
 
 def impute(m, observed, points, rotations, weighted, lengths) -> None:
-    """As `partial.impute`; the hole code in the codes of m stands for a hole that holds nothing yet."""
+    """Fill holes, as `impute` of estimators/pce/steps.py does; the hole code in m is a hole that holds nothing yet."""
     task = (*codes_of(m), observed.codes, points, rotations, weighted, lengths)
     over_spans(m, len(points), SPAN, lambda first, last: _impute(*task, first, last))
 
@@ -38,7 +38,7 @@ def _impute(codes, hole, complete, offsets, observed, points, rotations, weighte
 
 @kernel
 def _cheapest(residual, rotations, lengths, begin, end):
-    """The column c of the least lengths[c] - 2 residual . rotations[c], the lowest of equals."""
+    """Return the column c of the least lengths[c] - 2 residual . rotations[c], the lowest of equals."""
     best, least = begin, lengths.dtype.type(np.inf)
     for c in range(begin, end):
         product = lengths.dtype.type(0)

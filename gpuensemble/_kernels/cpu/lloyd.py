@@ -1,4 +1,4 @@
-"""Lloyd's iterations over one block of features, and a guide if there is one, on the CPU: many of them in one call.
+"""One call makes many of Lloyd's iterations over one block of features, and a guide if there is one, on the CPU.
 
 On small data most of the time would go into the calls between two steps. A compiled loop has none, and holds no lock.
 """
@@ -16,13 +16,13 @@ from gpuensemble._kernels.distances import AGREEMENT, CODES, KL, LACKING, SQUARE
 
 
 def fits(features: Any) -> bool:
-    """Whether there is one block, or one and the labels of a guide that all rows have."""
+    """Tell whether there is one block, or one and the labels of a guide that all rows have."""
     guide = features.parts[1:]
     return not guide or (len(guide) == 1 and isinstance(guide[0], OneHot))
 
 
 class Rows(NamedTuple):
-    """The rows of one block: dense, or sparse; which of them are present; and the labels of the guide.
+    """These are the rows of one block, dense or sparse, which of them are present, and the labels of the guide.
 
     What there is not is an empty array of the same type, so that one compilation serves all cases.
     """
@@ -36,7 +36,7 @@ class Rows(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """What clusters are in one block, or in the guide: updated in place."""
+    """This says what clusters are in one block, or in the guide; it is updated in place."""
 
     kind: int  # one of CODES
     weight: float  # of the block's distance
@@ -47,7 +47,7 @@ class Clusters(NamedTuple):
 
 
 class Labelled(NamedTuple):
-    """What is known of each row: updated in place, but for its weight and squared length."""
+    """This is what is known of each row; it is updated in place, but for weight and squared length."""
 
     labels: Any
     margin: Any
@@ -56,7 +56,7 @@ class Labelled(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Tables of costs, and room for the scores of some rows."""
+    """A `Workspace` holds tables of costs, and has room for the scores of some rows."""
 
     table: Any
     space: Any
@@ -66,7 +66,7 @@ class Workspace(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """When to stop; `total` is the weighted sum of the rows' constants."""
+    """This says when to stop; `total` is the weighted sum of the rows' constants."""
 
     total: float
     objective: float
@@ -77,8 +77,8 @@ class Stop(NamedTuple):
 def advance(features: Any, state: Any, position: list, empty: Any, shift: Any, stop: Stop) -> tuple[int, int, float]:
     """Take steps until no row moves, a cluster is empty, or the objective falls too little, `stop.limit` at most.
 
-    Labels, sums, counts and masses are then those of the last step, and positions those that it used. Returns how many
-    steps there were, how many rows the last one moved, and the objective before it.
+    Labels, sums, counts and masses are then those of the last step, and positions those that it used. The call returns
+    how many steps there were, how many rows the last one moved, and the objective before it.
     """
     rows = _rows(features)
     clusters = [

@@ -1,4 +1,4 @@
-"""What LTA does in its iterations on the CPU, twin of kernels/lta.cu: names and arguments as in cuda/lta.py.
+"""This is what LTA does in its iterations on the CPU; it is the twin of kernels/lta.cu, with the names of cuda/lta.py.
 
 `lta_update` makes one pass over the n x n arrays, in place, with the bits of its twin. Symmetrising needs each entry's
 mirror image, so a tile of SIDE x SIDE entries is worked on together with its own.
@@ -14,7 +14,7 @@ PARTS = 4  # of the work, for each thread
 
 
 def lta_update(tensor, similarity, error, first, third, step):
-    """What an iteration does after P: E, B, C, the multipliers, and the next T in the place of P.
+    """Do what follows P in an iteration: E, B, C, the multipliers, and the next T in the place of P.
 
     B and C are not kept: they only serve the multipliers and the next T. Nor is L2, which is -2 lambda E.
 
@@ -30,7 +30,7 @@ def lta_update(tensor, similarity, error, first, third, step):
     Returns
     -------
     array
-        Its largest entry is the largest one of the residuals P1 - B, P2 + E - A and P2 - C.
+        Its largest entry is the largest absolute one of the residuals P1 - B, P2 + E - A and P2 - C.
     """
     across = -(-len(similarity) // SIDE)
     parts = np.array_split(np.stack(np.triu_indices(across), axis=1), min(PARTS * threads.count(), across))
@@ -43,7 +43,7 @@ def lta_update(tensor, similarity, error, first, third, step):
 
 @kernel
 def _update(p1, p2, a, e, l1, l3, mu, inverse, next_inverse, share, back, next_back, pairs, worst):
-    """The tiles (I, J) and (J, I) of some pairs."""
+    """Work on the tiles (I, J) and (J, I) of some pairs."""
     upper, lower = np.empty((2, SIDE, SIDE), a.dtype), np.empty((2, SIDE, SIDE), a.dtype)
     for k in range(len(pairs)):
         i, j = pairs[k, 0] * SIDE, pairs[k, 1] * SIDE
@@ -61,7 +61,7 @@ def _update(p1, p2, a, e, l1, l3, mu, inverse, next_inverse, share, back, next_b
 
 @kernel
 def _shift(p, multiplier, inverse, i, j, out):
-    """P + L / mu of a tile."""
+    """Put P + L / mu of a tile into `out`."""
     width = min(SIDE, len(p) - j)
     for y in range(min(SIDE, len(p) - i)):
         row = np.uintp(i + y)
@@ -71,7 +71,7 @@ def _shift(p, multiplier, inverse, i, j, out):
 
 @kernel
 def _middle(own, mirror, y, width, out):
-    """A row of the symmetric part of a tile."""
+    """Put a row of the symmetric part of a tile into `out`."""
     half = out.dtype.type(0.5)
     for x in range(width):
         out[x] = (own[y, x] + mirror[x, y]) * half
@@ -79,7 +79,7 @@ def _middle(own, mirror, y, width, out):
 
 @kernel
 def _larger(x, y):
-    """One instruction for a row of numbers; Python's max has to think of NaN."""
+    """Return the larger number: for a row of them one instruction, while Python's max has to think of NaN."""
     return x if x > y else y
 
 
@@ -90,7 +90,7 @@ def _smaller(x, y):
 
 @kernel
 def _first(p1, l1, a, mu, next_inverse, i, j, own, mirror, worst):
-    """B (Eq. 17), L1 (Eq. 22) and T1 (Eq. 13) of a tile."""
+    """Update a tile: B (Eq. 17), L1 (Eq. 22) and T1 (Eq. 13)."""
     zero, one = a.dtype.type(0), a.dtype.type(1)
     middle = np.empty(SIDE, a.dtype)
     width = min(SIDE, len(a) - j)
@@ -109,7 +109,7 @@ def _first(p1, l1, a, mu, next_inverse, i, j, own, mirror, worst):
 
 @kernel
 def _second(p2, l3, a, e, mu, next_inverse, share, back, next_back, i, j, own, mirror, worst):
-    """C (Eq. 20), E (Eq. 15), L3 (Eq. 22) and T2 (Eq. 13) of a tile."""
+    """Update a tile: C (Eq. 20), E (Eq. 15), L3 (Eq. 22) and T2 (Eq. 13)."""
     zero, half, one = a.dtype.type(0), a.dtype.type(0.5), a.dtype.type(1)
     middle = np.empty(SIDE, a.dtype)
     width = min(SIDE, len(a) - j)

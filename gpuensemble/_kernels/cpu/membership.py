@@ -1,4 +1,4 @@
-"""The membership kernels on the CPU, twins of kernels/membership.cu: names and arguments as in cuda/membership.py.
+"""The membership kernels on the CPU are twins of kernels/membership.cu, with names and arguments of cuda/membership.py.
 
 A kernel works on a span of rows or of partitions without the GIL; a pool of threads works through the spans. Results do
 not depend on the spans, and have the same bits as on CUDA.
@@ -20,7 +20,7 @@ INLINE = 1 << 16  # fewer codes than this are not worth a second thread
 
 
 def gather_sum(membership, table):
-    """H @ table."""
+    """Return H @ table."""
     codes = codes_of(membership)
     out = np.empty((len(membership.codes), table.shape[1]), table.dtype)
     single = table.shape[1] == 1
@@ -37,7 +37,7 @@ def gather_sum(membership, table):
 
 
 def assign(membership, table, per_partition, weight):
-    """The cheapest column of each row, its cost, and that of the next; `per_partition` may be summed into one row."""
+    """Return each row's cheapest column, its cost, and that of the next; `per_partition` may be summed into one row."""
     n, n_columns = len(membership.codes), table.shape[1]
     labels = np.empty(n, np.int32)
     costs, seconds = np.empty(n, table.dtype), np.empty(n, table.dtype)
@@ -51,13 +51,13 @@ def assign(membership, table, per_partition, weight):
 
 
 def count(membership, labels, weight, n_clusters):
-    """H.T @ diag(weight) @ onehot(labels), integers. A thread owns whole partitions, so no two write to one cell."""
+    """Count H.T @ diag(weight) @ onehot(labels), integers. A thread owns whole partitions: no two write to one cell."""
     weight = np.ones(1, np.int64) if weight is None else weight
     return _counted(membership, labels, weight, weight, n_clusters)[: membership.n_columns]
 
 
 def count_masses(membership, labels, weight, mass, n_clusters):
-    """`count`, and the sum of the masses of the rows of each label that each partition saw: C x K and r x K."""
+    """Do `count`, and sum the masses of the rows of each label that each partition saw: C x K and r x K."""
     weight = np.ones(1, np.int64) if weight is None else weight
     cells = _counted(membership, labels, weight, mass, n_clusters)
     total = np.zeros(n_clusters, np.int64)
@@ -69,7 +69,7 @@ def count_masses(membership, labels, weight, mass, n_clusters):
 
 
 def _counted(membership, labels, weight, spare, n_clusters):
-    """The cells of `count`, then those of the holes: the sum of `spare` over the holes of each partition and label."""
+    """Return the cells of `count`, then those of holes: the sum of `spare` over each partition's holes, by label."""
     n_rows = membership.n_columns + (0 if membership.complete else membership.codes.shape[1])
     out = np.zeros((n_rows, n_clusters), np.int64)
     arguments = (*codes_of(membership), labels, weight, spare, n_clusters, out.reshape(-1))
@@ -78,13 +78,13 @@ def _counted(membership, labels, weight, spare, n_clusters):
 
 
 def scatter_add(membership, rows, segment_rows):
-    """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
+    """Return H.T @ rows: segments of `segment_rows` rows are summed in ascending order, then added up in that order."""
     *codes, offsets = codes_of(membership)
     width, _ = shape_of_tiles(rows)
     out = np.zeros((membership.n_columns, rows.shape[1]), rows.dtype)
 
     def task(first, last):
-        """The columns of partitions first .. last - 1: the only one, or tile by tile, in padded arrays."""
+        """Fill the sums of partitions first .. last - 1: of the only column, or tile by tile, in padded arrays."""
         begin, end = offsets[first], offsets[last]
         shared = (*codes, offsets - begin, segment_rows, first, last)
         if rows.shape[1] == 1:
@@ -100,7 +100,7 @@ def scatter_add(membership, rows, segment_rows):
 
 
 def coassociation(membership, begin, end, penalty, dtype):
-    """Rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
+    """Return rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
     out = np.empty((end - begin, len(membership.codes)), dtype)
     codes, hole, *_ = codes_of(membership)
     task = functools.partial(_coassociation, codes, hole, begin, penalty, out)
@@ -109,13 +109,13 @@ def coassociation(membership, begin, end, penalty, dtype):
 
 
 def codes_of(membership):
-    """What every kernel starts with: the codes, the code of a hole, whether there is none, the offsets."""
+    """Return what every kernel starts with: the codes, the code of a hole, whether there is none, the offsets."""
     codes = membership.codes
     return codes, np.array(-1).astype(codes.dtype)[()], membership.complete, membership.offsets
 
 
 def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) -> None:
-    """task(first, last) over 0 .. n - 1, in equal spans of at most `most`, as many for each thread."""
+    """Call task(first, last) over 0 .. n - 1, in equal spans of at most `most`, as many for each thread."""
     workers = threads.count()
     span = -(-n // (workers * -(-n // (workers * most))))
     threads.over_spans(n, span, task, alone=membership.codes.size < INLINE)
@@ -123,7 +123,7 @@ def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) 
 
 @kernel
 def _decode(codes, hole, complete, offsets, x, first, last, columns, partitions):
-    """The columns and partitions of the labels that row x has in first .. last - 1; returns how many.
+    """Find columns and partitions of the labels that row x has in first .. last - 1; return how many there are.
 
     A hole costs no branch, which no processor could foresee.
     """
@@ -162,9 +162,10 @@ def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
 
 @kernel
 def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
-    """A single column, with a 0 after its last entry for holes: adding 0 changes no sum that began with 0.
+    """Do `gather_sum` for a single column, with a 0 after its last entry for holes.
 
-    A sum waits for its last addition, which the sums of other rows need not: four at a time.
+    Adding 0 changes no sum that began with 0. A sum waits for its last addition, which the sums of other rows need
+    not: four run at a time.
     """
     r, zero, spare = codes.shape[1], cells.dtype.type(0), len(cells) - 1
     x = begin
@@ -195,7 +196,7 @@ def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
 
 @kernel
 def _column(offset, code, hole, spare):
-    """The column of a label; of a hole `spare`, without a branch, which no processor could foresee."""
+    """Return the column of a label, or `spare` for a hole, without a branch, which no processor could foresee."""
     return np.uintp(spare + np.int64(code != hole) * (offset + np.int64(code) - spare))
 
 
@@ -235,7 +236,7 @@ def _assign(codes, hole, complete, offsets, tiles, parts, weight, n_columns, lab
 
 @kernel
 def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
-    """The column with the fewest infinite terms, then the least cost of the finite ones, then the lowest index."""
+    """Return the column with the fewest infinite terms, then the least cost of finite ones, then the lowest index."""
     best, least, fewest = 0, tables.dtype.type(np.inf), len(row) + 1
     for column in range(n_columns):
         table, part, k = tables[column // tables.shape[2]], parts[column // tables.shape[2]], column % tables.shape[2]
@@ -261,7 +262,7 @@ def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
 
 @kernel
 def _count(codes, hole, complete, offsets, labels, weight, spare, n_clusters, cells, first, last):
-    """A hole has a cell of its own, so that it costs no branch, which no processor could foresee."""
+    """Count; a hole has a cell of its own, so that it costs no branch, which no processor could foresee."""
     step, spare_step = min(1, len(weight) - 1), min(1, len(spare) - 1)  # 0: one for all
     beyond, width = offsets[-1], np.uintp(n_clusters)
     for x in range(len(codes)):
@@ -283,7 +284,7 @@ def _add_by_label(labels, mass, total):
 
 @kernel
 def _scatter_add(codes, hole, complete, offsets, segment_rows, first, last, rows, addend, part, out):
-    """`part` and `out` hold the columns of partitions first .. last - 1."""
+    """Do `scatter_add`; `part` and `out` hold the columns of partitions first .. last - 1."""
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for begin in range(0, len(codes), segment_rows):
         part[:] = 0
@@ -299,7 +300,7 @@ def _scatter_add(codes, hole, complete, offsets, segment_rows, first, last, rows
 
 @kernel
 def _scatter_add_column(codes, hole, complete, offsets, segment_rows, first, last, cells, part, out):
-    """A single column; `part` has one more cell, for holes."""
+    """Do `scatter_add` for a single column; `part` has one more cell, for holes."""
     for begin in range(0, len(codes), segment_rows):
         part[:] = 0
         for x in range(begin, min(len(codes), begin + segment_rows)):
@@ -316,7 +317,7 @@ def _scatter_add_column(codes, hole, complete, offsets, segment_rows, first, las
 
 @kernel
 def _coassociation(codes, hole, begin, penalty, out, first, last):
-    """A tile of LINE rows q is turned on its side, so that one label of p meets LINE labels at a time."""
+    """Turn a tile of LINE rows q on its side, so that one label of p meets LINE labels at a time."""
     r = codes.shape[1]
     tile = np.empty((r, LINE), codes.dtype)
     agree, seen = np.empty(LINE, np.int32), np.empty(LINE, np.int32)

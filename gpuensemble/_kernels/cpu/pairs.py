@@ -1,7 +1,8 @@
-"""Two stacked matrices whose Fourier slices are m x 2, on the CPU, twin of kernels/pairs.cu: names as in cuda/pairs.py.
+"""This works on two stacked matrices, with Fourier slices of m x 2; it is the CPU's twin of kernels/pairs.cu.
 
 `pair_spectrum` transforms some rows at a time and adds up the 2 x 2 Gram matrices of all slices while the rows are in
-the cache; `pair_tensor` multiplies by 2 x 2 factors on the way back. Both have the bits of their twins.
+the cache; `pair_tensor` multiplies by 2 x 2 factors on the way back. Both have the names of cuda/pairs.py, and the bits
+of their twins but for the Fourier transform, which is NumPy's here and cuFFT's there.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ ROWS = 16  # rows transformed at a time: their spectrum stays in the L2 cache
 
 
 def pair_spectrum(tensor, spectrum, basis):
-    """The Fourier transform of the rows of both matrices, and sums over rows of the Gram matrices in a basis.
+    """Transform the rows of both matrices (Fourier), and sum the Gram matrices in a basis over rows.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def pair_spectrum(tensor, spectrum, basis):
 
 
 def pair_tensor(spectrum, factor, tensor):
-    """The slices times their 2 x 2 factors, in place, and transformed back.
+    """Multiply the slices by their 2 x 2 factors in place, and transform them back.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def pair_tensor(spectrum, factor, tensor):
 
 @kernel
 def _gram(first, second, alpha, beta, one, two, re, im):
-    """Adds the products of some rows to the sums of each frequency."""
+    """Add the products of some rows to the sums of each frequency."""
     for y in range(len(first)):
         for f in range(len(one)):
             z1, z2 = first[y, f], second[y, f]

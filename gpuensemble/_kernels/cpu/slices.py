@@ -1,4 +1,4 @@
-"""Singular value thresholding of small slices on the CPU, twin of kernels/slices.cu: same arguments, same bits.
+"""This thresholds singular values of small slices on the CPU, with the arguments and the bits of kernels/slices.cu.
 
 A slice X has V rows of n complex numbers, V at most 8. Its Gram matrix X X' = U diag(sigma^2) U' gives the factor
 U diag((1 - tau / sigma)_+) U', which is applied to X in place. slices.cu says what is done about small singular values.
@@ -73,7 +73,7 @@ def _load(flat, start, sign, step, at, width, real, imag):
 
 @kernel
 def _sum_products(flat, start, sign, step, length, rotation, look, real, imag, work_real, work_imag, sums):
-    """The products x_i conj(x_j) of the rows, summed over every LANES-th place; at the second look, of U' x."""
+    """Sum the products x_i conj(x_j) of the rows over every LANES-th place; at the second look, those of U' x."""
     n_rows = len(start)
     sums[:] = 0
     for at in range(0, length, LANES):
@@ -98,7 +98,7 @@ def _sum_products(flat, start, sign, step, length, rotation, look, real, imag, w
 
 @kernel
 def _rotate(rotation, real, imag, width, out_real, out_imag):
-    """U' x"""
+    """Put U' x into the outputs."""
     n_rows = len(real)
     for i in range(n_rows):
         out_real[i, :width] = 0
@@ -112,7 +112,7 @@ def _rotate(rotation, real, imag, width, out_real, out_imag):
 
 @kernel
 def _add_up(sums, gram):
-    """The sums of 32 lanes in pairs, then those of the groups one after the other."""
+    """Add up the sums of 32 lanes in pairs, then those of the groups one after the other."""
     n_rows = gram.shape[1]
     cell = 0
     for i in range(n_rows):
@@ -139,7 +139,7 @@ def _total(lanes):
 
 @kernel
 def _diagonalise(gram, rotation):
-    """Jacobi's method: G becomes diagonal, and U collects the rotations. With two rows a single one is exact."""
+    """Make G diagonal by Jacobi's method; U collects the rotations. With two rows a single one is exact."""
     n_rows = gram.shape[1]
     for _ in range(SWEEPS):
         turned = False
@@ -173,7 +173,7 @@ def _diagonalise(gram, rotation):
 
 @kernel
 def _turn(matrix, k, p, q, cosine, a, b):
-    """Columns p and q of row k: (x, y) becomes (c x - conj(s) y, s x + c y), s = a + i b."""
+    """Turn columns p and q of row k: (x, y) becomes (c x - conj(s) y, s x + c y), s = a + i b."""
     x, xi, y, yi = matrix[0, k, p], matrix[1, k, p], matrix[0, k, q], matrix[1, k, q]
     matrix[0, k, p] = cosine * x - (a * y + b * yi)
     matrix[1, k, p] = cosine * xi - (a * yi - b * y)
@@ -183,7 +183,7 @@ def _turn(matrix, k, p, q, cosine, a, b):
 
 @kernel
 def _factor(gram, rotation, tau, weights, factor):
-    """U diag((1 - threshold / sigma)_+) U'; returns whether a singular value that counts is too small to be exact."""
+    """Set U diag((1 - threshold / sigma)_+) U'; tell whether a singular value that counts is too small to be exact."""
     n_rows = gram.shape[1]
     largest = 0.0
     for i in range(n_rows):
@@ -211,7 +211,7 @@ def _factor(gram, rotation, tau, weights, factor):
 
 @kernel
 def _apply(flat, start, sign, step, length, factor):
-    """The factor times the slice, in place."""
+    """Multiply the slice by the factor in place."""
     n_rows = len(start)
     real, imag = np.empty((n_rows, LANES), flat.dtype), np.empty((n_rows, LANES), flat.dtype)
     out_real, out_imag = np.empty(LANES, flat.dtype), np.empty(LANES, flat.dtype)

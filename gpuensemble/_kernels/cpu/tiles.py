@@ -1,4 +1,4 @@
-"""Arrays whose rows are whole cache lines, as the loops of `vector` need them."""
+"""This makes arrays whose rows are whole cache lines, as the loops of `vector` need them."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ SUMS = 512  # rows of a block: their sums stay in the L2 cache
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Zeros whose first entry is on a cache line."""
+    """Make zeros whose first entry is on a cache line."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     raw = np.zeros(size + LINE, np.uint8)
     start = -raw.__array_interface__["data"][0] % LINE
@@ -20,26 +20,26 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 
 def padded(n_columns: int, dtype: Any, size: int = LINE) -> int:
-    """So many columns or more: a whole number of vectors of `size` bytes."""
+    """Return so many columns or more, which make a whole number of vectors of `size` bytes."""
     lanes = size // np.dtype(dtype).itemsize
     return -(-n_columns // lanes) * lanes
 
 
 def dot_width(n_columns: int, dtype: Any) -> int:
-    """The entries of a row of a table for `dot_rows`, in whole half lines; 0: so many columns are too many."""
+    """Return the entries of a row of a table for `dot_rows`, in whole half lines; 0 if the columns are too many."""
     width = padded(n_columns, dtype, LINE // 2)
     return width if width * np.dtype(dtype).itemsize <= DOT_LINES * LINE // 2 else 0
 
 
 def shape_of_tiles(table):
-    """The columns of a tile, whole cache lines and WIDEST of them at most, and how many tiles there are."""
+    """Return the columns of a tile, whole cache lines and WIDEST of them at most, and how many tiles there are."""
     lines = -(-table.shape[1] * table.itemsize // LINE)
     n_tiles = -(-lines // WIDEST)
     return -(-lines // n_tiles) * LINE // table.itemsize, n_tiles
 
 
 def tiled(table):
-    """A copy in tiles of columns, padded with zeros."""
+    """Return a copy in tiles of columns, padded with zeros."""
     width, n_tiles = shape_of_tiles(table)
     tiles = aligned((n_tiles, len(table), width), table.dtype)
     for tile in range(n_tiles):
@@ -49,5 +49,5 @@ def tiled(table):
 
 
 def sums_of(tiles):
-    """Room for the sums of a block of rows."""
+    """Make room for the sums of a block of rows."""
     return aligned((SUMS, tiles.shape[2]), tiles.dtype)

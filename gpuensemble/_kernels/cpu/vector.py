@@ -1,4 +1,4 @@
-"""Loops over the rows of a table for Numba kernels, with sums that stay in vector registers.
+"""Numba kernels loop over the rows of a table here, with sums that stay in vector registers.
 
 Numba's own vectoriser keeps such sums in memory, and looks for overlapping arrays at each row of the table, which takes
 longer than the additions. Here tables and sums have rows of whole cache lines (`tiles`), WIDEST of them at most, and a
@@ -26,7 +26,7 @@ _intrinsic: Any = intrinsic
 
 @_intrinsic
 def add_rows(typing, total, y, table, chosen, m):
-    """total[y] += table[c] for c in chosen[:m], one after another."""
+    """Do total[y] += table[c] for c in chosen[:m], one after another."""
 
     def body(emit, total, y, table, chosen, m):
         def of_width(width):
@@ -43,7 +43,7 @@ def add_rows(typing, total, y, table, chosen, m):
 
 @_intrinsic
 def add_to_rows(typing, table, chosen, m, addend):
-    """table[c] += addend[0] for c in chosen[:m]."""
+    """Do table[c] += addend[0] for c in chosen[:m]."""
 
     def body(emit, table, chosen, m, addend):
         def of_width(width):
@@ -64,9 +64,9 @@ def add_to_rows(typing, table, chosen, m, addend):
 
 @_intrinsic
 def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end, low):
-    """total[y] += factors[i] * table[chosen[i]] for i = begin .. end - 1, one after another.
+    """Do total[y] += factors[i] * table[chosen[i]] for i = begin .. end - 1, one after another.
 
-    From line `low` of the rows on, WIDEST lines at most.
+    It works from line `low` of the rows on, on WIDEST lines at most.
     """
 
     def body(emit, total, y, table, chosen, factors, begin, end, low):
@@ -90,9 +90,9 @@ def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end, low):
 
 @_intrinsic
 def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
-    """Costs t[y] + weight * p[z] of n_columns columns against (best, least, second) so far; the first of equals stays.
+    """Compare the costs t[y] + weight * p[z] of n_columns columns with (best, least, second) so far.
 
-    Returns the new three; column k counts as low + k.
+    It returns the new three. The first of equals stays; column k counts as low + k.
     """
     result = types.Tuple((types.intp, t.dtype, t.dtype))
 
@@ -104,7 +104,7 @@ def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
 
 @_intrinsic
 def dot_rows(typing, rows, chosen, j, m, table, out):
-    """out[i] = rows[chosen[i]] @ table for i = j .. j + DOT_ROWS - 1, but for those that are not less than m.
+    """Set out[i] = rows[chosen[i]] @ table for i = j .. j + DOT_ROWS - 1, but for those that are not less than m.
 
     Rows of the table have `dot_width` entries, and those of `out` as many or more.
     """
@@ -135,14 +135,14 @@ def dot_rows(typing, rows, chosen, j, m, table, out):
 
 
 def _typed(result: Any, *arguments: Any) -> Any:
-    """The signature: integers are words."""
+    """Return the signature, in which integers are words."""
     if any(isinstance(a, types.Array) and a.layout != "C" for a in arguments):
         raise TypingError("arrays must be contiguous")
     return result(*[types.intp if isinstance(a, types.Integer) else a for a in arguments])
 
 
 def _generator(body: Callable) -> Callable:
-    """What Numba calls to emit the code of `body`."""
+    """Return the function that Numba calls to emit the code of `body`."""
 
     def generate(context, builder, signature, values):
         operands = [
@@ -158,7 +158,7 @@ def _generator(body: Callable) -> Callable:
 
 
 class _Array(NamedTuple):
-    """A contiguous array."""
+    """This stands for a contiguous array in the code that is emitted."""
 
     data: Value
     length: Value  # of a row
@@ -166,7 +166,7 @@ class _Array(NamedTuple):
     size: int = LINE  # bytes of a vector
 
     def halved(self) -> "_Array":
-        """The same array in vectors of half a line."""
+        """Return the same array in vectors of half a line."""
         return self._replace(line=ir.VectorType(self.line.element, self.line.count // 2), size=LINE // 2)
 
 
@@ -176,17 +176,17 @@ def _array(record: Any, kind: Any, builder: Any) -> _Array:
 
 
 class _Emitter:
-    """Writes LLVM code; a row of lines is a list of vectors."""
+    """An `_Emitter` writes LLVM code; a row of lines is a list of vectors."""
 
     def __init__(self, builder: Any):
         self.builder = builder
 
     def entry(self, array: _Array, index: Value) -> Value:
-        """array[index] of a vector."""
+        """Load array[index] of an array with one axis."""
         return self.builder.load(self.builder.gep(array.data, [index]))
 
     def load(self, array: _Array, row: Value, width: int, low: Value = FIRST) -> list[Value]:
-        """`width` lines of a row, from line `low` on."""
+        """Load `width` lines of a row, from line `low` on."""
         at = [self.line(array, row, self.builder.add(low, ir.Constant(WORD, line))) for line in range(width)]
         return [self.builder.load(pointer, align=array.size) for pointer in at]
 
@@ -197,29 +197,29 @@ class _Emitter:
             self.builder.store(vector, at, align=array.size)
 
     def lines(self, array: _Array) -> Value:
-        """How many lines a row has."""
+        """Return how many lines a row has."""
         return self.builder.udiv(array.length, ir.Constant(WORD, array.line.count))
 
     def line(self, array: _Array, row: Value, line: Value) -> Value:
-        """Where a line of a row is."""
+        """Return a pointer to a line of a row."""
         b = self.builder
         start = b.gep(array.data, [b.mul(row, array.length)])
         return b.gep(b.bitcast(start, array.line.as_pointer()), [line])
 
     def add(self, x: Value, y: Value) -> Value:
-        """x + y."""
+        """Return x + y."""
         return self.builder.add(x, y) if isinstance(x.type.element, ir.IntType) else self.builder.fadd(x, y)
 
     def add_product(self, s: Value, x: Value, y: Value) -> Value:
-        """s + x * y."""
+        """Return s + x * y."""
         return self.builder.fadd(s, self.builder.fmul(x, y, flags=FUSED), flags=FUSED)
 
     def word(self, index: Value) -> Value:
-        """An integer as a word."""
+        """Widen an integer to a word."""
         return index if index.type == WORD else self.builder.sext(index, WORD)
 
     def loop(self, n: Value, carried: list[Value], one: Callable) -> list[Value]:
-        """carried = one(i, carried) for i in 0 .. n - 1."""
+        """Emit carried = one(i, carried) for i in 0 .. n - 1, and return what is carried at the end."""
         b = self.builder
         before, head, inside, after = b.block, *(b.append_basic_block(name) for name in ("head", "inside", "after"))
         b.branch(head)
@@ -236,7 +236,7 @@ class _Emitter:
         return values
 
     def by_width(self, n_lines: Value, of_width: Callable, widest: int = WIDEST) -> None:
-        """of_width(n_lines), emitted for each number of lines from 1 to `widest`."""
+        """Emit of_width(n_lines) for each number of lines from 1 to `widest`."""
         b = self.builder
         after = b.append_basic_block("done")
         switch = b.switch(n_lines, after)
@@ -249,7 +249,7 @@ class _Emitter:
         b.position_at_end(after)
 
     def cheapest(self, t, y, p, z, weight, n_columns, low, so_far) -> list[Value]:
-        """Least, its column and second least in each lane, then over the lanes, then against what was before."""
+        """Find least, its column and second least in each lane, then over the lanes, then against what was before."""
         b, vector = self.builder, t.line
         index = ir.VectorType(ir.IntType(LINE * 8 // vector.count), vector.count)
         lanes = ir.Constant(WORD, vector.count)
@@ -277,14 +277,14 @@ class _Emitter:
         return self._combine(so_far, found)
 
     def repeat(self, scalar: Value, vector: Any) -> Value:
-        """A vector of one number."""
+        """Return a vector of one number, repeated."""
         zero = ir.Constant(ir.IntType(32), 0)
         one = self.builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, zero)
         mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
         return self.builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
     def _insert(self, state, column, cost):
-        """A further column in each lane: it comes after those of the state, so that it must be strictly cheaper."""
+        """Add a further column in each lane: it comes after those of the state, so that it must be strictly cheaper."""
         b = self.builder
         best, least, second = state
         first = b.fcmp_ordered("<", cost, least)
@@ -292,7 +292,7 @@ class _Emitter:
         return [b.select(first, column, best), b.select(first, cost, least), b.select(first, least, runner)]
 
     def _merge(self, state, half):
-        """The lanes with those `half` further up."""
+        """Combine the lanes with those `half` further up."""
         b = self.builder
         count = state[0].type.count
         mask = ir.Constant(ir.VectorType(ir.IntType(32), count), [(lane + half) % count for lane in range(count)])
@@ -300,7 +300,7 @@ class _Emitter:
         return self._combine(state, other)
 
     def _combine(self, one, two):
-        """The better of two states (best, least, second), the lower column among equals, and the least of the rest."""
+        """Join two states (best, least, second): the better one, the lower column of equals, the least of the rest."""
         b = self.builder
         tie = b.and_(b.fcmp_ordered("==", two[1], one[1]), b.icmp_signed("<", two[0], one[0]))
         wins = b.or_(b.fcmp_ordered("<", two[1], one[1]), tie)

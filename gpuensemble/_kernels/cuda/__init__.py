@@ -1,1 +1,1 @@
-"""Kernels on CUDA: a launcher for each file of kernels/, which `source` compiles with CuPy."""
+"""Kernels on CUDA have a launcher here for each file of kernels/, which `source` compiles with CuPy."""

@@ -1,4 +1,4 @@
-"""Launches kernels/lta.cu: names and arguments as in cpu/lta.py, same bits."""
+"""This launches kernels/lta.cu, with the names, the arguments and the bits of cpu/lta.py."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ THREADS = 256  # of a block: a warp for each of LINES rows of a tile
 
 
 def lta_update(tensor, similarity, error, first, third, step):
-    """What an iteration does after P: E, B, C, the multipliers, and the next T in the place of P; see cpu/lta.py."""
+    """Do what follows P in an iteration: E, B, C, the multipliers, and the next T in the place of P; see cpu/lta.py."""
     import cupy
 
     n = len(similarity)

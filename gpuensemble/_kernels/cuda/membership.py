@@ -1,4 +1,4 @@
-"""Launches kernels/membership.cu: names and arguments as in cpu/membership.py, same bits."""
+"""This launches kernels/membership.cu, with the names, the arguments and the bits of cpu/membership.py."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ CODE = {"uint8": "unsigned char", "uint16": "unsigned short", "int32": "int"}  #
 
 
 def gather_sum(membership, table):
-    """H @ table."""
+    """Return H @ table."""
     import cupy
 
     n, n_columns = len(membership.codes), table.shape[1]
@@ -32,7 +32,7 @@ def gather_sum(membership, table):
 
 
 def assign(membership, table, per_partition, weight):
-    """The cheapest column of each row, its cost, and that of the next; `per_partition` may be summed into one row."""
+    """Return each row's cheapest column, its cost, and that of the next; `per_partition` may be summed into one row."""
     import cupy
 
     n, n_columns = len(membership.codes), table.shape[1]
@@ -63,7 +63,7 @@ def assign(membership, table, per_partition, weight):
 
 
 def count(membership, labels, weight, n_clusters):
-    """H.T @ diag(weight) @ onehot(labels), integers."""
+    """Count H.T @ diag(weight) @ onehot(labels) in integers."""
     import cupy
 
     n = len(membership.codes)
@@ -87,14 +87,14 @@ def count(membership, labels, weight, n_clusters):
 
 
 def count_masses(membership, labels, weight, mass, n_clusters):
-    """`count`, and the sum of the masses of the rows of each label that each partition saw: C x K and r x K."""
+    """Do `count`, and sum the masses of the rows of each label that each partition saw: C x K and r x K."""
     sums = count(membership, labels, mass, n_clusters).cumsum(axis=0)[membership.offsets[1:] - 1]
     sums[1:] -= sums[:-1].copy()
     return count(membership, labels, weight, n_clusters), sums
 
 
 def scatter_add(membership, rows, segment_rows):
-    """H.T @ rows: sums over segments of `segment_rows` rows in ascending order, then added up in that order."""
+    """Return H.T @ rows: segments of `segment_rows` rows are summed in ascending order, then added up in that order."""
     import cupy
 
     (n, r), n_columns = membership.codes.shape, rows.shape[1]
@@ -117,7 +117,7 @@ def scatter_add(membership, rows, segment_rows):
 
 
 def coassociation(membership, begin, end, penalty, dtype):
-    """Rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
+    """Return rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
     import cupy
 
     codes = membership.codes
@@ -140,13 +140,13 @@ def _launch(template, blocks, threads, membership, arguments, shared_mem=0):
 
 
 def _lanes(n_columns):
-    """How many lanes serve a row, and how many columns each of them holds at a time."""
+    """Return how many lanes serve a row, and how many columns each of them holds at a time."""
     lanes = next((size for size in (4, 8, 16) if n_columns <= size), 32)
     return lanes, 1 if n_columns <= 32 else 2 if n_columns <= 64 else 4
 
 
 def _padded(table):
-    """A copy whose rows start on memory sectors; the padding is zero."""
+    """Return a copy padded with zeros whose rows start on memory sectors, or the table itself if its rows do."""
     import cupy
 
     pitch = -(-table.shape[1] * table.itemsize // SECTOR) * SECTOR // table.itemsize
@@ -158,7 +158,7 @@ def _padded(table):
 
 
 def _groups(cells, capacity):
-    """Bounds of groups of neighbouring partitions: the cells of a group fit, or it is a single partition."""
+    """Return the bounds of groups of neighbouring partitions: the cells of a group fit, or it is a single partition."""
     bounds, total = [0], 0
     for i, more in enumerate(cells.tolist()):
         if i > bounds[-1] and (total + more > capacity or i - bounds[-1] == COUNT_THREADS):

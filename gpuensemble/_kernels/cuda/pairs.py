@@ -1,4 +1,4 @@
-"""Launches kernels/pairs.cu: names and arguments as in cpu/pairs.py, same bits."""
+"""This launches kernels/pairs.cu, with names and arguments of cpu/pairs.py, and its bits but for cuFFT's transforms."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ ROWS = 16  # of the spectrum that a thread of pair_gram sums up: ROWS of cpu/pai
 
 
 def pair_spectrum(tensor, spectrum, basis):
-    """The Fourier transform of the rows of both matrices, and sums of the slices' Gram matrices; see cpu/pairs.py."""
+    """Transform the rows of both matrices (Fourier), and sum the slices' Gram matrices; see cpu/pairs.py."""
     import cupy
 
     n, n_columns = spectrum.shape[1:]
@@ -24,7 +24,7 @@ def pair_spectrum(tensor, spectrum, basis):
 
 
 def pair_tensor(spectrum, factor, tensor):
-    """The slices times their 2 x 2 factors, in place, and transformed back; see cpu/pairs.py."""
+    """Multiply the slices by their 2 x 2 factors in place, and transform them back; see cpu/pairs.py."""
     import cupy
 
     n, n_columns = spectrum.shape[1:]
@@ -36,5 +36,5 @@ def pair_tensor(spectrum, factor, tensor):
 
 
 def _real(array):
-    """Real and imaginary parts in turns: a view."""
+    """Return a view of real and imaginary parts in turns."""
     return array.view("float32" if array.dtype == "complex64" else "float64")

@@ -1,4 +1,4 @@
-"""Launches kernels/slices.cu: arguments as in cpu/slices.py, same bits."""
+"""This launches kernels/slices.cu, with the arguments and the bits of cpu/slices.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Kernels from the files of kernels/, compiled by CuPy at their first launch.
+"""CuPy compiles the kernels of the files of kernels/ at their first launch.
 
 Arrays must be on CuPy's current device; kernels go to its current stream.
 """
@@ -11,7 +11,7 @@ TYPE = {"float32": "float", "float64": "double", "int64": "long long"}  # of C
 
 
 def function(expression: str, file: str):
-    """One instantiation of a kernel of that file, compiled once for each device and kept by CuPy on disk."""
+    """Return one instantiation of a kernel of that file, which CuPy compiles once for each device and keeps on disk."""
     import cupy
 
     return _compiled(cupy, expression, file)
@@ -25,12 +25,12 @@ def _compiled(cupy, expression, file):
 
 
 def source(file: str) -> str:
-    """The text of a file of kernels/: inside the package once installed, beside it in a checkout."""
+    """Read a file of kernels/, which is inside the package once installed, and beside it in a checkout."""
     package = Path(__file__).parents[2]
     folder = next(path for path in (package / "kernels", package.parent / "kernels") if path.is_dir())
     return (folder / file).read_text()
 
 
 def grid(n_blocks: int) -> int:
-    """So many blocks as a grid may have."""
+    """Return so many blocks, or as many as a grid may have."""
     return min(n_blocks, MAX_BLOCKS)
