@@ -1,4 +1,4 @@
-"""Labels from a tree over samples."""
+"""A tree over samples is cut into labels."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ LINKAGES = ("average", "single", "complete")
 
 
 def tree_labels(similarity: Any, method: str, n_clusters: int) -> Any:
-    """Labels from the tree over the distances 1 - S on the host, numbered by first occurrence."""
+    """Cut the tree over the distances 1 - S on the host into labels, numbered by first occurrence."""
     distance = 1 - similarity
     if len(distance) == 1:
         return np.zeros(1, "int32")  # a tree needs two rows

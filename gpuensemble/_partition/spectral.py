@@ -1,4 +1,4 @@
-"""Spectral clustering of a dense affinity."""
+"""Spectral clustering finds labels from a dense affinity."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from gpuensemble._linear.eigen import leading
 
 
 def affinity_labels(affinity: Array, n_clusters: int, rng: Any) -> Array:
-    """Labels from a symmetric n x n affinity A, not negative, which is overwritten.
+    """Find labels from a symmetric n x n affinity A, not negative, which is overwritten.
 
-    k-means on the normalised rows of the K leading eigenvectors of D^-1/2 A D^-1/2 (Ng, Jordan, Weiss 2002). A row
-    sum that is not positive counts as infinite. Clusters are numbered by first occurrence.
+    They come from k-means on the normalised rows of the K leading eigenvectors of D^-1/2 A D^-1/2 (Ng, Jordan, Weiss
+    2002). A row sum that is not positive counts as infinite. Clusters are numbered by first occurrence.
     """
     xp = namespace(affinity)
     degrees = affinity.sum(1)
@@ -26,7 +26,10 @@ def affinity_labels(affinity: Array, n_clusters: int, rng: Any) -> Array:
 
 
 def point_labels(points: Array, n_clusters: int, rng: Any) -> Array:
-    """Labels by the best of ten k-means runs, numbered by first occurrence: rounding must not choose the numbers."""
+    """Label points by the best of ten k-means runs.
+
+    Clusters are numbered by first occurrence: rounding must not choose the numbers.
+    """
     xp = namespace(points)
     with one_blas_thread():
         labels = features.kmeans(xp.ascontiguousarray(points), n_clusters, rng, n_init=10).labels
