@@ -141,7 +141,7 @@ def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
 
 
 def _sample(table: Table, rng: Any) -> tuple[Membership, Any]:
-    """Draw at most SAMPLE_ROWS rows, and return them and their weights; None: all 1."""
+    """Draw at most SAMPLE_ROWS rows; return them and their weights, or None if all weights are 1."""
     n = table.n_rows
     rows = np.sort(rng.choice(n, SAMPLE_ROWS, replace=False)) if n > SAMPLE_ROWS else np.arange(n)
     return table.take(rows), None if table.weight is None else to_device(table.weight[rows], table.device)

@@ -57,7 +57,7 @@ class Features(NamedTuple):
 
     @property
     def whole(self) -> Array | None:
-        """Tell which rows are absent from no block; None: all."""
+        """Tell which rows are absent from no block; None stands for all."""
         given = [present for present in self.present if present is not None]
         return functools.reduce(operator.and_, given) if given else None
 

@@ -45,7 +45,7 @@ class Clustering:
 
 
 class Start(NamedTuple):
-    """Lloyd's iteration begins with this."""
+    """Lloyd's iteration begins with this: a clustering, positions of centres, and which clusters are empty."""
 
     state: Clustering
     position: list

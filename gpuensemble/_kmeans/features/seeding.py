@@ -46,7 +46,7 @@ def random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
 
 
 def seed_rows(n: int, k: int, rng: Any) -> Any:
-    """Draw the random rows, on the host, that the k-means++ of k clusters draws from; None: all n."""
+    """Draw the random rows, on the host, that the k-means++ of k clusters draws from; None stands for all n."""
     size = max(SEED_ROWS, SEED_ROWS_PER_CLUSTER * k)
     return None if n <= size else rng.choice(n, size, replace=False)
 

@@ -25,7 +25,7 @@ WORD = 1 << 64
 
 
 class Saved(NamedTuple):
-    """This says how far a fit got."""
+    """This says how far a fit got: at which start it was, how far in it, and what the best start before it found."""
 
     entropy: Any  # of the random draws
     run: int  # the number of the current start
@@ -47,7 +47,7 @@ class Checkpoint(NamedTuple):
             save(self.path, self.key, saved)
 
     def load(self, problem: Problem) -> Saved | None:
-        """Load the state that a fit is to go on from; None: there is nothing to go on from."""
+        """Load the state that a fit is to go on from; return None if there is nothing to go on from."""
         return load(self.path, self.key, problem) if self.resume else None
 
 

@@ -30,7 +30,7 @@ class Costs(Protocol):
 
     @property
     def weights(self) -> tuple[float, float] | None:
-        """Return the least and the largest weight of a row; None: all are 1."""
+        """Return the least and the largest weight of a row; None means that all are 1."""
 
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
         """Work out what the method knows of each row; the constant comes on demand."""

@@ -92,11 +92,11 @@ class ByCosts(Lasting):
 
 
 class Progress(NamedTuple):
-    """This tells how far a run has got."""
+    """This tells how far a run has got: how its labels are found, their statistics, and its objectives."""
 
     labelling: Any
     statistics: Statistics
-    path: list[float]  # the objective at the start and after each iteration
+    path: list[float]  # the objective at the start and after each iteration that lowered it
     evaluated: list[float]  # the share of rows whose costs were computed, in each iteration
     converged: bool = False
 
@@ -222,7 +222,10 @@ def _fillers(table: Table, costs: Costs, tables: CostTables, empty: list[int]) -
 
 
 def _costliest(block: Block, costs: Costs, tables: CostTables, n: int) -> list[tuple[float, tuple[int, ...]]]:
-    """Find the cost and the codes of the n costliest distinct rows, the first of equals; none of them costs nothing."""
+    """Find the cost and the codes of the n costliest distinct rows, the first of equals.
+
+    Rows that cost nothing are left out.
+    """
     m, rows = block.m, rows_of(block, costs)
     _, cost, _ = evaluate(m, tables, rows.weight)
     full = rows.constant + cost

@@ -146,7 +146,7 @@ def _located(block: Block, seeds: Seeds, offsets: list[int]) -> list:
 
 
 def _farthest(block: Block, seeds: Seeds) -> float:
-    """Return the largest distance from the chosen rows of a row that counts."""
+    """Return how far the farthest row that counts is from the chosen rows."""
     distance = _to_chosen(block, seeds)
     return float((distance if block.multiplicity is None else distance * (block.multiplicity > 0)).max())
 

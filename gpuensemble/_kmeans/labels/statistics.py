@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     constant: Any  # what the tables leave out; None: not asked for
 
     def take(self, index: Array) -> "Rows":
-        """Return the same of some rows."""
+        """Return what is known of some of the rows."""
         return Rows(*(None if x is None else x[index] for x in self))
 
 
