@@ -254,7 +254,17 @@ def _k_range(k_range: Any, n: int) -> tuple[int, int]:
 
 
 def enough(n_partitions: Any, n: int, size: int) -> int:
-    """Check that so many segments reach every row, and return their number."""
+    """Check that so many segments reach every row, and return their number.
+
+    Parameters
+    ----------
+    n_partitions : int
+        The number of segments.
+    n : int
+        The number of rows.
+    size : int
+        The number of rows of a segment.
+    """
     n_partitions, least = checks.integer(n_partitions, "n_partitions", 1), -(-n // size)
     if n_partitions < least:
         rule = f"at least {least} for segments of {size} rows to reach all n_samples={n}"
