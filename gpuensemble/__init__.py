@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
 else:
 
     def __getattr__(name: str) -> Any:
-        """An estimator, at its first use: scikit-learn's base classes bring pandas, which importing us should not."""
+        """Bring an estimator at its first use: scikit-learn's classes import pandas, which importing us should not."""
         from gpuensemble.estimators._base import registry
 
         if name == "__all__":

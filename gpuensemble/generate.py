@@ -1,4 +1,4 @@
-"""Base partitions of feature matrices, by k-means: random numbers of clusters, random columns, random rows."""
+"""k-means makes base partitions of feature matrices: by random numbers of clusters, random columns, or random rows."""
 
 import functools
 import math
@@ -26,18 +26,18 @@ def random_k(
     tol: float = 1e-4,
     verbose: int = 0,
 ) -> Array:
-    """Partitions of all rows, each into a random number of clusters.
+    """Make base partitions of all rows, each into a random number of clusters.
 
     Parameters
     ----------
     X : n x d matrix
         Dense or sparse, of NumPy, SciPy or CuPy, or a DataFrame. float32 stays float32; any other type becomes float64.
     n_partitions : int
-        r.
+        The number of partitions, r.
     k_range : pair of int, optional
         Least and largest number of clusters, each number between them equally likely. By default 2 and sqrt(n).
     random_state : None, int or numpy.random.Generator
-        Seed of all draws, which are made on the host. The result does not depend on the number of threads.
+        The seed of all draws, which are made on the host. The result does not depend on the number of threads.
     device : str
         "auto", "cpu", "cuda" or "cuda:N": where to work.
     distance : {"sqeuclidean", "cosine", "kl"}
@@ -92,16 +92,16 @@ def random_features(
     tol: float = 1e-4,
     verbose: int = 0,
 ) -> Array:
-    """Partitions of all rows, each by a random share of the columns.
+    """Make base partitions of all rows, each by a random share of the columns.
 
     Parameters
     ----------
     X : n x d matrix
         As in `random_k`.
     n_clusters : int
-        Clusters of each partition.
+        The number of clusters of each partition.
     n_partitions : int
-        r.
+        The number of partitions, r.
     feature_ratio : float
         The share of the columns that a partition sees, more than 0 and at most 1; at least one column is seen.
     random_state, device, distance, n_init, max_iter, tol, verbose
@@ -153,7 +153,7 @@ def row_segments(
     tol: float = 1e-4,
     verbose: int = 0,
 ) -> Array:
-    """Partitions of random subsets of the rows; the other rows have no label.
+    """Make base partitions of random subsets of the rows; the other rows have no label.
 
     Rows are dealt like cards from shuffled decks, so that each row is in as many segments as any other, or one more.
 
@@ -162,9 +162,9 @@ def row_segments(
     X : n x d matrix
         As in `random_k`.
     n_clusters : int
-        Clusters of each partition.
+        The number of clusters of each partition.
     n_partitions : int
-        r. The segments must be enough for every row to get a label: r * row_ratio must be at least 1.
+        The number of partitions, r. There must be enough for every row to get a label: r * row_ratio of at least 1.
     row_ratio : float
         The share of the rows that a partition clusters, more than 0 and at most 1.
     random_state, device, distance, n_init, max_iter, tol, verbose
@@ -204,7 +204,7 @@ def row_segments(
 
 
 def _partitions(partition: Callable[[int, Any], Array], X: Any, draws: list, home: str, verbose: int) -> Array:
-    """The n x r labels of partition(i, generator), in the caller's library; many at a time on the CPU.
+    """Collect the n x r labels of partition(i, generator) in the caller's library; many run at a time on the CPU.
 
     Each partition has a generator and a single BLAS thread to itself, so threads change nothing but the time.
     """
@@ -221,7 +221,7 @@ def _partitions(partition: Callable[[int, Any], Array], X: Any, draws: list, hom
 
 
 def _lloyd(n_init: int, max_iter: int, tol: float, verbose: int) -> Callable[[Features, int, Any], Array]:
-    """k-means with these settings, labels only."""
+    """Return k-means with these settings, which gives labels only."""
     n_init, max_iter = checks.integer(n_init, "n_init", 1), checks.integer(max_iter, "max_iter", 1)
     checks.integer(verbose, "verbose", 0)
     if not (isinstance(tol, numbers.Real) and float(tol) >= 0):
@@ -231,7 +231,7 @@ def _lloyd(n_init: int, max_iter: int, tol: float, verbose: int) -> Callable[[Fe
 
 
 def _matrix(X: Any, device: str, distance: str) -> tuple[Any, str, str]:
-    """The checked matrix on the device, the device, and the device of the caller."""
+    """Check the matrix; return it on the device, the device, and the device of the caller."""
     checks.choice(distance, "distance", DISTANCES)
     entries = csr.entries(X)
     device, home = choose_device(device, entries), device_of(entries)
@@ -242,7 +242,7 @@ def _matrix(X: Any, device: str, distance: str) -> tuple[Any, str, str]:
 
 
 def _k_range(k_range: Any, n: int) -> tuple[int, int]:
-    """The pair of bounds; by default 2 and sqrt(n)."""
+    """Check the pair of bounds, by default 2 and sqrt(n), and return it."""
     if k_range is None:
         return min(2, n), min(n, max(2, round(math.sqrt(n))))
     if not isinstance(k_range, tuple | list) or len(k_range) != 2:
@@ -254,7 +254,17 @@ def _k_range(k_range: Any, n: int) -> tuple[int, int]:
 
 
 def enough(n_partitions: Any, n: int, size: int) -> int:
-    """A number of segments that reach every row."""
+    """Check that so many segments reach every row, and return their number.
+
+    Parameters
+    ----------
+    n_partitions : int
+        The number of segments.
+    n : int
+        The number of rows.
+    size : int
+        The number of rows of a segment.
+    """
     n_partitions, least = checks.integer(n_partitions, "n_partitions", 1), -(-n // size)
     if n_partitions < least:
         rule = f"at least {least} for segments of {size} rows to reach all n_samples={n}"

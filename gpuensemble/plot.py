@@ -1,7 +1,7 @@
-"""Pictures of a consensus, with matplotlib (the `plot` extra): each function draws on one Axes and returns it.
+"""Pictures show a consensus, with matplotlib (the `plot` extra): each function draws on one Axes and returns it.
 
-None of them needs anything n x n. Colours are those of matplotlib's viridis, which colour-blind readers can
-tell apart, and lines differ in style as well.
+None of them needs anything n x n. Colours are those of matplotlib's viridis, which colour-blind readers can tell apart,
+and lines differ in style as well.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ FEW = 40  # partitions that are named one by one
 
 
 def coassociation(labels: Any, consensus: Any, *, ax: Any = None, device: str = "auto") -> Any:
-    """The co-association matrix as a heat map, samples in the order of the consensus.
+    """Draw the co-association matrix as a heat map, with samples in the order of the consensus.
 
     Samples are sorted by cluster, the largest first, and inside a cluster by stability. Beyond 512 samples a pixel is
     the mean over a block of pairs, which the axis label says; it comes from counts, so that the matrix is never built.
@@ -27,10 +27,11 @@ def coassociation(labels: Any, consensus: Any, *, ax: Any = None, device: str = 
     Parameters
     ----------
     labels : n x r table
-        As in `Membership.from_labels`.
+        The base partitions, as in `Membership.from_labels`.
     consensus : vector of n labels
+        The cluster of each sample.
     ax : matplotlib Axes, optional
-        A new figure by default.
+        Where to draw; a new figure by default.
     device : str
         "auto", "cpu", "cuda" or "cuda:N": where to count.
 
@@ -59,16 +60,18 @@ def coassociation(labels: Any, consensus: Any, *, ax: Any = None, device: str = 
 
 
 def convergence(fitted: Any, *, what: str = "objective", ax: Any = None) -> Any:
-    """How the objective, or the residual, of fitted estimators fell from iteration to iteration.
+    """Draw how the objective, or the residual, of fitted estimators fell from iteration to iteration.
 
     Parameters
     ----------
     fitted : estimator, or dict of names and estimators
-        Those whose path has one value only, or that have none, are left out. The objectives of several estimators have
-        different units: each is drawn as its excess over its own last value, relative to the first excess.
+        What to draw. Those whose path has one value only, or that have none, are left out. The objectives of several
+        estimators have different units: each is drawn as its excess over its own last value, relative to the first
+        excess.
     what : {"objective", "residual"}
-        `objective_path_` or `residual_path_`.
+        Whether to draw `objective_path_` or `residual_path_`.
     ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
 
     Returns
     -------
@@ -98,17 +101,21 @@ def convergence(fitted: Any, *, what: str = "objective", ax: Any = None) -> Any:
 
 
 def agreement(labels: Any, consensus: Any, *, names: Any = None, ax: Any = None) -> Any:
-    """The normalised mutual information of each base partition with the consensus, the best first.
+    """Draw the normalised mutual information of each base partition with the consensus, the best first.
 
     Samples that a partition has no label for do not count in it.
 
     Parameters
     ----------
     labels : n x r table
+        The base partitions, as in `Membership.from_labels`.
     consensus : vector of n labels
+        The cluster of each sample.
     names : sequence of r names, optional
-        Of the partitions; by default the columns of a DataFrame, else numbers. Beyond 40 partitions none is shown.
+        Names of the partitions; by default the columns of a DataFrame, else numbers. Beyond 40 partitions none is
+        shown.
     ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
 
     Returns
     -------
@@ -139,7 +146,7 @@ def agreement(labels: Any, consensus: Any, *, names: Any = None, ax: Any = None)
 
 
 def stability(labels: Any, consensus: Any, *, ax: Any = None, device: str = "auto") -> Any:
-    """How firmly each sample belongs to its cluster: curves of the sorted samples, one for each cluster.
+    """Draw how firmly each sample belongs to its cluster: curves of the sorted samples, one for each cluster.
 
     The stability of a sample is the share of the other samples of its cluster that a base partition puts together with
     it, on average over the partitions that saw it.
@@ -147,8 +154,11 @@ def stability(labels: Any, consensus: Any, *, ax: Any = None, device: str = "aut
     Parameters
     ----------
     labels : n x r table
+        The base partitions, as in `Membership.from_labels`.
     consensus : vector of n labels
+        The cluster of each sample.
     ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
     device : str
         "auto", "cpu", "cuda" or "cuda:N": where to count.
 
@@ -179,7 +189,7 @@ def stability(labels: Any, consensus: Any, *, ax: Any = None, device: str = "aut
 
 
 def _inputs(labels: Any, consensus: Any, device: str) -> tuple[Membership, np.ndarray, np.ndarray]:
-    """The operator, and on the host the clusters of the consensus as codes, and what the caller calls them."""
+    """Return the operator, and on the host the clusters of the consensus as codes, and what the caller calls them."""
     m = Membership.from_labels(labels, device)
     found = len(coding.from_vector(consensus, "consensus").codes)
     if found != len(m.codes):
@@ -189,7 +199,7 @@ def _inputs(labels: Any, consensus: Any, device: str) -> tuple[Membership, np.nd
 
 
 def _stability(m: Membership, clusters: np.ndarray) -> np.ndarray:
-    """For each sample the mean over its partitions of the share of its cluster's other samples that are with it."""
+    """Return for each sample the mean over its partitions of the share of its cluster's other samples with it."""
     k = int(clusters.max()) + 1
     counts = to_host(m.count(clusters, k))
     starts = np.cumsum(m.widths) - m.widths
@@ -205,7 +215,7 @@ def _stability(m: Membership, clusters: np.ndarray) -> np.ndarray:
 
 
 def _block_means(m: Membership, order: np.ndarray) -> tuple[np.ndarray, int]:
-    """Means of the co-association over blocks of `step` samples in that order, without the matrix: by counting."""
+    """Return means of the co-association over blocks of `step` samples in that order; counting needs no matrix."""
     n = len(order)
     step = -(-n // PIXELS)
     block = np.empty(n, "int32")
@@ -217,14 +227,14 @@ def _block_means(m: Membership, order: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _colours(n: int) -> list:
-    """Colours of one map, dark to light, none of them too light to see on white."""
+    """Return colours of one map, dark to light, none of them too light to see on white."""
     from matplotlib import colormaps
 
     return [colormaps["viridis"](x) for x in np.linspace(0, 0.88, max(n, 2))]
 
 
 def _axes(ax: Any, name: str, size: tuple[float, float] = (6.4, 4.4)) -> Any:
-    """The Axes given, or those of a new figure."""
+    """Return the Axes given, or those of a new figure."""
     if ax is not None:
         return ax
     try:

@@ -1,6 +1,6 @@
-"""Row segmentation end to end: features on disk or on a cluster -> base partitions of random rows -> their consensus.
+"""Row segmentation goes from features on disk or on a cluster to base partitions of random rows and their consensus.
 
-Section 6 of the paper on SEC: no base partition needs all rows, so none needs all of the memory.
+See section 6 of the paper on SEC: no base partition needs all rows, so none needs all of the memory.
 """
 
 import contextlib
@@ -40,7 +40,9 @@ def consensus(
     verbose: int = 0,
     **settings: Any,
 ) -> Any:
-    """Cluster features that need not fit into memory: k-means on random segments of rows, and SEC of these partitions.
+    """Cluster features that need not fit into memory.
+
+    k-means clusters random segments of rows, and `SEC` finds the consensus of these partitions.
 
     Parameters
     ----------
@@ -48,15 +50,17 @@ def consensus(
         The path of an `.npy` file or a Zarr array, a `numpy.memmap`, a Dask array, or an array in memory. A segment is
         read at a time for each thread or worker.
     n_clusters : int
-        Clusters of the consensus.
+        The number of clusters of the consensus.
     labels : path of an .npy file
         Where the base partitions go, whole or not at all: n x r integers, column after column, -1 for a hole.
     n_partitions, row_ratio, distance
         As in `generate.row_segments`, which finds the same partitions of an array in memory.
     base_clusters : int, optional
-        Clusters of each base partition; `n_clusters` by default.
+        The number of clusters of each base partition; `n_clusters` by default.
     random_state : None, int or numpy.random.Generator
+        The seed of all draws.
     device : str
+        "auto", "cpu", "cuda" or "cuda:N": where to work.
     client : dask.distributed.Client, optional
         Segments are clustered on its workers, which open a file by its path, and so is their consensus found. A Dask
         array finds the current client by itself.
@@ -68,7 +72,7 @@ def consensus(
     Returns
     -------
     SEC
-        Fitted.
+        The fitted estimator of the consensus.
 
     Examples
     --------
@@ -112,7 +116,19 @@ def write(
     client: Any,
     verbose: int,
 ) -> None:
-    """The base partitions of random segments of rows, in a file."""
+    """Write the base partitions of random segments of rows into a file.
+
+    Parameters
+    ----------
+    X : n x d matrix of numbers
+        As in `consensus`.
+    n_clusters : int
+        The number of clusters of each base partition.
+    path : Path
+        The .npy file that the partitions go to.
+    n_partitions, row_ratio, distance, random_state, device, client, verbose
+        As in `consensus`.
+    """
     checks.choice(distance, "distance", DISTANCES)
     source = _source(X)
     n = source.shape[0]
@@ -147,35 +163,35 @@ def _check_shape(path: Path, n: int, n_partitions: int) -> None:
 
 
 class _Local:
-    """Rows of a matrix that any process can open, or that goes with the call."""
+    """This gives rows of a matrix that any process can open, or that goes with the call."""
 
     def __init__(self, opened: Callable[[], Any], shape: tuple[int, ...]):
         self.opened, self.shape = opened, shape
 
     def sent(self, rows: Any, client: Any) -> tuple[Callable, Any]:
-        """What a worker needs to get the rows: a function, and its argument."""
+        """Return what a worker needs to get the rows: a function, and its argument."""
         if isinstance(self.opened, sources.Held):
             return _same, self.opened()[rows]
         return self.rows, rows
 
     def rows(self, rows: Any) -> Any:
-        """Some rows, in memory."""
+        """Read some rows into memory."""
         X = self.opened()
         return X.oindex[rows] if hasattr(X, "oindex") else np.asarray(X[rows])
 
 
 class _Collection:
-    """Rows of a Dask array."""
+    """This gives rows of a Dask array."""
 
     def __init__(self, array: Any):
         self.array, self.shape = array, array.shape
 
     def sent(self, rows: Any, client: Any) -> tuple[Callable, Any]:
-        """What a worker needs to get the rows: a function, and its argument."""
+        """Return what a worker needs to get the rows: a function, and its argument."""
         return _same, client.compute(self.array[rows])
 
     def rows(self, rows: Any) -> Any:
-        """Some rows, in memory."""
+        """Compute some rows into memory."""
         return self.array[rows].compute()
 
 
@@ -196,7 +212,7 @@ def _source(X: Any) -> Any:
 
 
 def _in_threads(source: Any, calls: Iterable[tuple], stack: contextlib.ExitStack) -> Iterator:
-    """The labels of each segment; each has a single BLAS thread to itself."""
+    """Yield rows and labels of each segment; each has a single BLAS thread to itself."""
     stack.enter_context(threads.one_blas_thread())
     every = ((_clustered, source.rows, rows, rows, *more) for rows, *more in calls)
     return threads.ahead(threads.pool().submit, every, 2 * threads.count())
@@ -211,7 +227,7 @@ def _on_workers(source: Any, calls: Iterable[tuple], client: Any) -> Iterator:
 
 
 def _clustered(get: Callable, argument: Any, rows: Any, n_clusters: int, distance: str, device: str, rng: Any) -> Any:
-    """Some rows, and their labels by k-means, on the host."""
+    """Cluster some rows by k-means; return them and their labels, on the host."""
     X = np.asarray(get(argument))
     device = choose_device(device)
     with on(device), threads.one_blas_thread():

@@ -1,4 +1,4 @@
-"""The command line: `main` is what is run; `commands` do the work; files, demo, doctor and bench.
+"""This room has the command line: `main` is what is run; `commands` do the work; files, demo, doctor and bench help.
 
-May import everything. Nothing imports it but `__main__`.
+It may import everything. Nothing imports it but `__main__`.
 """

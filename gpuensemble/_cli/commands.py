@@ -1,4 +1,4 @@
-"""What the commands do: files in, a report out, as JSON can hold it."""
+"""The commands take files in, and give a report out, as JSON can hold it."""
 
 import ast
 import time
@@ -26,7 +26,7 @@ def fit(
     header: bool | None,
     verbose: int,
 ) -> dict[str, Any]:
-    """The consensus of a table of labels."""
+    """Find the consensus of a table of labels."""
     files.check_output(out)
     figure = None if plot is None else demo.new_figure(plot)
     table = files.read_labels(path, id_column, header)
@@ -50,7 +50,7 @@ def fit_views(
     header: bool | None,
     verbose: int,
 ) -> dict[str, Any]:
-    """The consensus of several tables of features of the same samples."""
+    """Find the consensus of several tables of features of the same samples."""
     files.check_output(out)
     views = [files.read_features(path, id_column, header) for path in paths]
     table, matrices, present = files.joined(views)
@@ -74,7 +74,7 @@ def make_partitions(
     header: bool | None,
     verbose: int,
 ) -> dict[str, Any]:
-    """Base partitions of a table of features."""
+    """Make base partitions of a table of features."""
     files.check_output(out)
     table = files.read_features(path, id_column, header, tuple(drop))
     low, high = clusters
@@ -109,7 +109,7 @@ def fit_segments(
     settings: list[str],
     verbose: int,
 ) -> dict[str, Any]:
-    """The consensus of base partitions of random rows of features that need not fit into memory."""
+    """Find the consensus of base partitions of random rows of features that need not fit into memory."""
     client = None
     if scheduler is not None:
         from distributed import Client
@@ -150,7 +150,7 @@ def fit_segments(
 def score(
     truth: str, found: str, columns: tuple[str | None, str | None], id_column: str | None, header: bool | None
 ) -> dict[str, Any]:
-    """How well one partition agrees with another; rows are matched by their ids if both files have them."""
+    """Score how well one partition agrees with another; rows are matched by their ids if both files have them."""
     one, two = (files.read_labels(path, id_column, header) for path in (truth, found))
     y, z = (table.labels(column) for table, column in zip((one, two), columns, strict=True))
     if one.ids is not None and two.ids is not None:
@@ -189,7 +189,7 @@ def _consensus(
 
 
 def _written(columns: dict[str, Any], table: files.FileTable, out: str | None) -> dict[str, Any]:
-    """Where the columns are: in the file, or in the report itself."""
+    """Say where the columns are: in the file, or in the report itself."""
     ids = {} if table.ids is None else {"ids": table.id_name}
     if out is not None:
         files.write(out, columns, table)
@@ -198,7 +198,7 @@ def _written(columns: dict[str, Any], table: files.FileTable, out: str | None) -
 
 
 def _parsed(settings: list[str]) -> dict[str, Any]:
-    """name=value, the value as Python writes it; anything else is text."""
+    """Parse name=value, the value as Python writes it; anything else is text."""
     found = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

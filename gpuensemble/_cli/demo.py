@@ -1,4 +1,4 @@
-"""The main job on bundled data: base partitions of handwritten digits, every method, scores and times."""
+"""The demo does the main job on bundled data: base partitions of handwritten digits, every method, scores and times."""
 
 import time
 from typing import Any
@@ -50,7 +50,7 @@ def run(partitions: int, seed: int, device: str, plot: str | None = None, verbos
 
 
 def new_figure(path: str) -> Any:
-    """An empty figure that will be drawn into that file; raises, before any work, if it cannot be."""
+    """Make an empty figure that will be drawn into that file; raise, before any work, if it cannot be."""
     files.check_output(path, (".png", ".pdf", ".svg"))
     try:
         from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def new_figure(path: str) -> Any:
 
 
 def draw(figure: Any, path: str, labels: Any, consensus: Any, device: str) -> None:
-    """The co-association picture of a consensus."""
+    """Draw the co-association picture of a consensus."""
     from gpuensemble import plot
 
     plot.coassociation(labels, consensus, ax=figure.subplots(), device=device)
@@ -69,7 +69,7 @@ def draw(figure: Any, path: str, labels: Any, consensus: Any, device: str) -> No
 
 
 def table(report: dict[str, Any]) -> str:
-    """A line about the data, then a line per method."""
+    """Write a line about the data, then a line per method."""
     lines = ["{samples} samples, {partitions} base partitions, on {device}".format(**report)]
     lines.append(f"{'':30} {'NMI':>6} {'ARI':>6} {'seconds':>8}")
     for row in report["scores"]:

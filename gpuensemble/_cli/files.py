@@ -1,4 +1,7 @@
-"""Tables in files: labels and features in, labels out; CSV, TSV, Parquet, NPY and NPZ, by the name's ending."""
+"""Tables in files hold labels and features on the way in, labels on the way out.
+
+They are CSV, TSV, Parquet, NPY and NPZ files, by the name's ending.
+"""
 
 import contextlib
 import json
@@ -21,7 +24,7 @@ ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
 
 class FileTable(NamedTuple):
-    """A table without its ids. `values`: DataFrame indexed by the ids, array, or sparse matrix of SciPy's."""
+    """This is a table without its ids; `values` is a DataFrame indexed by ids, an array, or a SciPy sparse matrix."""
 
     path: str
     values: Any
@@ -29,7 +32,7 @@ class FileTable(NamedTuple):
     id_name: str = "id"
 
     def labels(self, column: str | None = None) -> Any:
-        """The one column of labels: the named one, else the only one, else the one called `label`."""
+        """Return the one column of labels: the named one, else the only one, else the one called `label`."""
         names = [str(name) for name in getattr(self.values, "columns", range(self.values.shape[1]))]
         chosen = column if column is not None else names[0] if len(names) == 1 else "label"
         if chosen not in names:
@@ -42,11 +45,12 @@ class FileTable(NamedTuple):
 
 
 def read_labels(path: str, id_column: str | None = None, header: bool | None = None) -> FileTable:
-    """A table of labels: samples x partitions.
+    """Read a table of labels: samples x partitions.
 
     Parameters
     ----------
     path : str
+        The file.
     id_column : str, optional
         The name of the column of ids, or its number from 0 if there is no header. By default a column called `id`, or
         without a name, or the first whose entries are text and all different.
@@ -66,9 +70,10 @@ def read_labels(path: str, id_column: str | None = None, header: bool | None = N
 def read_features(
     path: str, id_column: str | None = None, header: bool | None = None, drop: tuple[str, ...] = ()
 ) -> FileTable:
-    """A table of numbers: samples x features, dense, or sparse from an NPZ file as `scipy.sparse.save_npz` writes it.
+    """Read a table of numbers: samples x features.
 
-    `drop` names columns to leave out; the rest as in `read_labels`. An empty cell is NaN.
+    It is dense, or sparse from an NPZ file as `scipy.sparse.save_npz` writes it. `drop` names columns to leave out; the
+    rest is as in `read_labels`. An empty cell is NaN.
     """
     table = _read(path, id_column, header, None)
     if not hasattr(table.values, "columns"):
@@ -86,10 +91,10 @@ def read_features(
 
 
 def joined(views: list[FileTable]) -> tuple[FileTable, list, np.ndarray | None]:
-    """Features of the same samples, rows matched by their ids if all tables have them, else by their order.
+    """Match features of the same samples: rows by their ids if all tables have them, else by their order.
 
-    Returns a table for the ids, the matrices, and which sample is in which view, n x views, or None if all are in all.
-    A sample that is absent from a view is a row of NaN in it, or an empty one if it is sparse.
+    Return a table for the ids, the matrices, and which sample is in which view, n x views, or None if all are in all. A
+    sample that is absent from a view is a row of NaN in it, or an empty one if it is sparse.
     """
     first = views[0]
     if any(view.ids is None for view in views):
@@ -110,7 +115,7 @@ def joined(views: list[FileTable]) -> tuple[FileTable, list, np.ndarray | None]:
 
 
 def _rows(matrix: Any, rows: np.ndarray) -> Any:
-    """The rows of that number; -1 is a row of NaN, or an empty one of a sparse matrix."""
+    """Return the rows of that number; -1 is a row of NaN, or an empty one of a sparse matrix."""
     if isinstance(matrix, np.ndarray):
         return np.where(rows[:, None] >= 0, matrix[rows], np.nan)
     from scipy.sparse import csr_matrix, vstack
@@ -121,7 +126,7 @@ def _rows(matrix: Any, rows: np.ndarray) -> Any:
 def write(path: str, columns: dict[str, Any], table: FileTable) -> None:
     """Write columns of labels beside the ids of the table that they belong to: whole, or not at all.
 
-    An NPY file holds the columns alone; an NPZ file one array for each, and the ids.
+    An NPY file holds the columns alone; an NPZ file holds one array for each, and the ids.
     """
     with whole_file(path) as file:
         if path.endswith(".npy"):
@@ -138,7 +143,7 @@ def write(path: str, columns: dict[str, Any], table: FileTable) -> None:
 
 
 def frame(columns: dict[str, Any], table: FileTable) -> Any:
-    """Columns of labels beside the ids of the table that they belong to, as a DataFrame."""
+    """Put columns of labels beside the ids of the table that they belong to, as a DataFrame."""
     import pandas
 
     ids = {} if table.ids is None else {table.id_name: table.ids}
@@ -158,7 +163,7 @@ def check_output(path: str | None, endings: tuple[str, ...] = ENDINGS) -> None:
 
 
 def write_json(path: str, value: Any) -> None:
-    """JSON, whole or not at all."""
+    """Write JSON, whole or not at all."""
     with whole_file(path) as file:
         file.write(json.dumps(value, indent=1).encode())
 
@@ -187,7 +192,7 @@ def _check_ending(path: str, endings: tuple[str, ...]) -> None:
 
 
 def _without_ids(frame: Any, path: str, id_column: str | None) -> tuple[Any, Any, str]:
-    """The table without the column of ids, the ids, and their name."""
+    """Return the table without the column of ids, the ids, and their name."""
     import pandas
 
     name = id_column
@@ -238,7 +243,7 @@ def _needs_pyarrow(path: str) -> Iterator[None]:
 
 
 def _read_arrays(path: str, id_column: str | None) -> FileTable:
-    """An NPY file, or the table and the ids of an NPZ file; pickled objects are never loaded."""
+    """Read an NPY file, or the table and the ids of an NPZ file; pickled objects are never loaded."""
     try:
         with Path(path).open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
@@ -266,7 +271,7 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
 
 
 def _only(arrays: dict[str, Array], path: str) -> Array:
-    """The one array, or the one that is called `labels`, `label` or `X`."""
+    """Return the one array, or the one that is called `labels`, `label` or `X`."""
     name = next((name for name in ("labels", "label", "X") if name in arrays), None)
     if name is None and len(arrays) != 1:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Consensus clustering: many partitions of the same samples go in, one comes out."""
+"""Consensus clustering takes many partitions of the same samples, and finds one that agrees with them."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ EXIT = "Exit code: 0, 1 if a check or a score failed, 2 for bad input, with one 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command; 0 if it went well, 1 if a check or a score failed, 2 with one sentence if its input was bad."""
+    """Run a command; return 0 if it went well, 1 if a check or a score failed, 2 after one sentence on bad input."""
     options = vars(_parser().parse_args(arguments))
     run, as_json = options.pop("run"), options.pop("json")
     if run is _bench:
@@ -52,12 +52,12 @@ def _show_warning(message: Any, *_: Any) -> None:
 
 
 def _jsonable(value: Any) -> Any:
-    """A table as its columns."""
+    """Return a table as its columns."""
     return value.to_dict("list")
 
 
 def _verbose() -> int:
-    """Progress bars for a person only."""
+    """Return 1, which asks for progress bars, if a person watches stderr, else 0."""
     return int(sys.stderr.isatty())
 
 
@@ -111,7 +111,7 @@ def _score(at_least: list[tuple[str, float]], **options: Any) -> tuple[Any, str,
 
 
 def _text(report: dict[str, Any], samples: str) -> str:
-    """The table itself, to be piped on; if it went into a file, a line about it."""
+    """Return the table itself, to be piped on; if it went into a file, a line about it."""
     if "table" in report:
         return report["table"].to_csv(index=False).rstrip("\n")
     words = [samples.format(**report), f"ids in {report['ids']!r}" if "ids" in report else "no ids"]
@@ -263,13 +263,13 @@ def _running(parser: argparse.ArgumentParser) -> None:
 
 
 def _range(text: str) -> tuple[int, int | None]:
-    """10 or 5-20."""
+    """Read 10 or 5-20 as one or two numbers."""
     low, dash, high = text.partition("-")
     return int(low), int(high) if dash else None
 
 
 def _bound(text: str) -> tuple[str, float]:
-    """ari=0.8."""
+    """Read ari=0.8 as the name of a score and its least value."""
     name, _, value = text.partition("=")
     if name not in commands.SCORES:
         raise argparse.ArgumentTypeError(f"must be one of {', '.join(commands.SCORES)}, got {name!r}")

@@ -1,7 +1,7 @@
-"""Text files as tables: CSV and TSV. A text file has no types, so each column says itself what it holds.
+"""CSV and TSV files are read as tables. A text file has no types, so each column says itself what it holds.
 
-Labels are whole numbers if all entries of their column are written as such, else text. A hole is an empty cell, NA,
-N/A, NaN, None, null or -1.
+Labels are numbers if all entries of their column are written as such, else text; `Membership` refuses numbers that are
+not whole. A hole is an empty cell, NA, <NA>, N/A, NaN, None, null or -1.
 """
 
 import csv
@@ -18,7 +18,7 @@ EXACT = 2.0**53  # beyond it two whole numbers may be one float64
 
 
 def read(path: str, header: bool | None) -> Any:
-    """All cells as text, without the line of names, which the columns are called by."""
+    """Read all cells as text, without the line of names, which the columns are called by."""
     import pandas
 
     try:
@@ -58,7 +58,7 @@ def _check_lengths(path: str) -> None:
 
 
 def _has_header(frame: Any) -> bool:
-    """Whether the first line looks different from the others.
+    """Tell whether the first line looks different from the others.
 
     It does if it names an `id`; if it has text above a column of numbers; if it counts columns as pandas does; or if it
     is all text, and none of it occurs again in its column, as a label would.
@@ -86,7 +86,7 @@ def _all_numbers(cells: set[str]) -> bool:
 
 
 def holds_ids(column: Any) -> bool:
-    """Text, and every entry different from the others."""
+    """Tell whether a column is text, and every entry different from the others."""
     if column.dtype.kind in "biuf" or not column.is_unique:
         return False
     cells = [cell.strip() if isinstance(cell, str) else "" for cell in column]
@@ -94,7 +94,7 @@ def holds_ids(column: Any) -> bool:
 
 
 def labels(column: Any) -> Any:
-    """Text as whole numbers with NaN, if it is that, else as text with None."""
+    """Convert text to numbers with NaN if all of it is numbers, else keep it as text with None."""
     import pandas
 
     codes, distinct = pandas.factorize(column.str.strip())
@@ -104,7 +104,7 @@ def labels(column: Any) -> Any:
 
 
 def numbers(column: Any, name: Any, path: str) -> np.ndarray:
-    """A column as float64."""
+    """Convert a column to float64."""
     import pandas
 
     if column.dtype.kind in "biuf":

@@ -1,4 +1,4 @@
-"""Lloyd's k-means: `labels/` over a table of labels in blocks (SEC, KCC), `features/` over feature matrices.
+"""This room has Lloyd's k-means: `labels/` works on a table of labels in blocks (SEC, KCC), `features/` on matrices.
 
-May import `_array`, `_kernels`, `membership`, `_linear` and `_tables`.
+It may import `_array`, `_kernels`, `membership`, `_linear` and `_tables`.
 """

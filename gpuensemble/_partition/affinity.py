@@ -1,4 +1,4 @@
-"""Labels from a dense affinity of samples: by its leading eigenvectors, or by a tree. Equal rows get equal labels."""
+"""A dense affinity of samples is cut into labels by its leading eigenvectors, or by a tree."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Spectral cuts of the graph that links samples and clusters, over a table in blocks; nothing is n x n.
+"""Spectral cuts of the graph that links samples and clusters work over a table in blocks; nothing is n x n.
 
 The leading left singular vectors of D^-1/2 H E^1/2 come from the C x C matrix A = E^1/2 H' D^-1 H E^1/2, which is only
 multiplied with. What a product sums over rows is rounded to whole multiples of one unit first, so that the sums are
@@ -29,37 +29,37 @@ TOLERANCE = 1e-3  # of the eigenvectors' residual, relative to the largest eigen
 
 
 class Graph(NamedTuple):
-    """What is cut: the weights of A = E^1/2 H' D^-1 H E^1/2, and how long the embedded directions are."""
+    """This is what is cut: the weights of A = E^1/2 H' D^-1 H E^1/2, and how long the embedded directions are."""
 
     columns: Any  # E, a weight for each cluster
-    degrees: Any  # for each cluster: D is the sum of these over a row's clusters
+    degrees: Any  # for each cluster: D of a row is the sum of these over its clusters
     most: float  # the sum of 1 / D over the rows of a cluster is no more
     power: float  # singular vectors count by their singular values to this power
 
 
 def of_samples(table: Table, weight: Any = None) -> Graph:
-    """The graph of samples with the affinities S = H diag(weight) H': SEC's, as normalised cuts see it."""
+    """Make the graph of samples with the affinities S = H diag(weight) H': SEC's, as normalised cuts see it."""
     weight = np.ones(table.n_columns) if weight is None else weight
     # The degree of a row of cluster c counts c itself, so that the sum of 1 / D over them is at most 1 / e_c.
     return Graph(weight, sizes(table) * weight, 1 / float(weight.min()), 0.0)
 
 
 def of_samples_and_clusters(table: Table) -> Graph:
-    """The bipartite graph that links each sample to its clusters (Fern and Brodley 2004)."""
+    """Make the bipartite graph that links each sample to its clusters (Fern and Brodley 2004)."""
     count = sizes(table)
     return Graph(1 / np.maximum(count, 1), np.ones(table.n_columns), float(count.max()), 1.0)
 
 
 @dataclass(eq=False)
 class Degrees(Lasting):
-    """What each cluster adds to the degree of its rows."""
+    """This holds what each cluster adds to D of its rows."""
 
     of_column: Any  # C x 1
 
 
 @dataclass(eq=False)
 class Embedded(Lasting):
-    """Each row goes to the nearest of centres in the embedding: a labelling.
+    """This labelling sends each row to the nearest of centres in the embedding.
 
     For a row g(x) = sum of the rows of `projection`, whose direction is embedded, |c|^2 - 2 g.c / |g| is least where
     |g| |c|^2 - 2 g.c is: the costs of `assign` with a weight |g|.
@@ -69,26 +69,26 @@ class Embedded(Lasting):
     tables: CostTables
 
     def labels(self, block: Block, costs: Any = None) -> Array:
-        """The labels of the rows of block.m."""
+        """Find the labels of the rows of block.m."""
         found, *_ = evaluate(block.m, self.tables, self.lengths(block.m))
         return found
 
     def distances(self, m: Membership) -> tuple[Array, Array, Array]:
-        """The label of each row, and its squared distances from the nearest centre and the next."""
+        """Find the label of each row, and its squared distances from the nearest centre and the next."""
         lengths = self.lengths(m)
         labels, cost, second = evaluate(m, self.tables, lengths)
         safe = namespace(lengths).where(lengths > 0, lengths, 1)
         return labels, 1 + cost / safe, 1 + second / safe
 
     def lengths(self, m: Membership) -> Array:
-        """|g(x)| of each row, in the type of the tables."""
+        """Return |g(x)| of each row, in the type of the tables."""
         table = to_device(self.projection, m.device)
         norms = [(products.gather_sum(m.take(rows), table) ** 2).sum(1) ** 0.5 for rows in _chunks(m)]
         return namespace(*norms).concatenate(norms).astype(self.tables.table.dtype, copy=False)
 
 
 def cut(table: Table, graph: Graph, n_clusters: int, rng: Any, n_init: int = 10, dtype: str = "float64") -> Embedded:
-    """Cut a graph: k-means on the directions of its embedded rows, of a sample of them where there are many."""
+    """Cut a graph by k-means on the directions of its embedded rows, of a sample of them where there are many."""
     projection = embedding(table, graph, n_clusters, rng)
     sample, weight = _sample(table, rng)
     merged = sample.merge()
@@ -105,14 +105,14 @@ def cut(table: Table, graph: Graph, n_clusters: int, rng: Any, n_init: int = 10,
 
 
 def _directions(m: Membership, projection: Array) -> Array:
-    """The rows of the embedding, each of length 1; a factor of a row drops out."""
+    """Return the rows of the embedding, each of length 1; a factor of a row drops out."""
     points = products.gather_sum(m, projection)
     norm = (points**2).sum(1, keepdims=True) ** 0.5
     return points / namespace(norm).where(norm > 0, norm, 1)
 
 
 def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
-    """The C x K table on the host whose gathered rows, divided by D^1/2, are leading left singular vectors.
+    """Make the C x K table on the host whose gathered rows, divided by D^1/2, are leading left singular vectors.
 
     It is E^1/2 V sigma^(power - 1), V the leading eigenvectors of A, and sigma^2 their eigenvalues. Where there are
     many rows, the eigenvectors of a sample come first: near enough to save most of the passes over all rows.
@@ -121,7 +121,7 @@ def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
 
     def leading(part: Table, block: Any) -> Eigen:
         def product(block: Any) -> Any:
-            """A @ block, or a part of A, which comes from some of the rows."""
+            """Multiply A, or a part of A that comes from some of the rows, with a block."""
             given = np.ascontiguousarray(root[:, None] * block)
             largest = float(by_partition(np.abs(given), table.widths, "maximum").sum(0).max())
             unit = 2.0 ** (math.frexp(2 * largest * graph.most)[1] - 52)
@@ -141,14 +141,14 @@ def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
 
 
 def _sample(table: Table, rng: Any) -> tuple[Membership, Any]:
-    """At most SAMPLE_ROWS rows, and their weights; None: all 1."""
+    """Draw at most SAMPLE_ROWS rows; return them and their weights, or None if all weights are 1."""
     n = table.n_rows
     rows = np.sort(rng.choice(n, SAMPLE_ROWS, replace=False)) if n > SAMPLE_ROWS else np.arange(n)
     return table.take(rows), None if table.weight is None else to_device(table.weight[rows], table.device)
 
 
 def _product(block: Block, degrees: Degrees, given: Any, unit: float) -> Any:
-    """H' D^-1 H @ given for the rows of a block, on the host."""
+    """Compute H' D^-1 H @ given for the rows of a block, on the host."""
     table = to_device(given, block.m.device)
     share = block.kept("shares", degrees.identity, lambda: _shares(block, degrees))
     magic = 1.5 * 2.0**52 * unit  # added and taken off again, it rounds to whole units
@@ -164,7 +164,7 @@ def _product(block: Block, degrees: Degrees, given: Any, unit: float) -> Any:
 
 
 def _shares(block: Block, degrees: Degrees) -> Array:
-    """Multiplicity over degree of each row."""
+    """Return multiplicity over D of each row."""
     found = block.m.gather_sum(degrees.of_column)[:, 0]
     return (1 if block.multiplicity is None else block.multiplicity) / namespace(found).where(found > 0, found, 1)
 

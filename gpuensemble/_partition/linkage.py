@@ -1,4 +1,4 @@
-"""Labels from a tree over samples."""
+"""A tree over samples is cut into labels."""
 
 from typing import Any
 

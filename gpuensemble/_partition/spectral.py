@@ -1,4 +1,4 @@
-"""Spectral clustering of a dense affinity."""
+"""Spectral clustering finds labels from a dense affinity."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The methods: one a file, or a folder of estimator and solver where it is long; `_base` has what they share.
+"""This room has the methods: each is a file, or a folder of estimator and solver where it is long; `_base` is shared.
 
-A file here is a method: the registry finds it by being there. May import everything but `segments`, `plot` and `_cli`.
+The registry finds a method by its file here. A method may import everything but `segments`, `plot` and `_cli`.
 """

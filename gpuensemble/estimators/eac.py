@@ -1,4 +1,4 @@
-"""EAC: evidence accumulation, the plain clustering of the co-association matrix that other methods are compared with.
+"""EAC, evidence accumulation, clusters the plain co-association matrix; other methods are compared with it.
 
 Fred, Jain: Combining Multiple Clusterings Using Evidence Accumulation, IEEE Transactions on Pattern Analysis and
 Machine Intelligence, 2005.
@@ -17,26 +17,30 @@ from gpuensemble.membership import Membership, Merged
 
 
 class EAC(SimilarityConsensus):
-    """Evidence accumulation: hierarchical or spectral clustering of the co-association matrix, n x n.
+    """Evidence accumulation clusters samples by how many partitions put them together; it works on n x n arrays.
+
+    The co-association matrix is cut by a tree or by its leading eigenvectors. Other methods are compared with this one.
 
     Parameters
     ----------
     n_clusters : int
+        The number of clusters of the consensus.
     linkage : {"average", "single", "complete", "spectral"}
-        Of the tree over the distances 1 - S (SciPy, on the host), cut into n_clusters; "spectral" clusters S by its
-        leading eigenvectors instead, as `SEC`'s start does.
+        The linkage of the tree over the distances 1 - S (SciPy, on the host), cut into n_clusters; "spectral" clusters
+        S by its leading eigenvectors instead, as `SEC`'s start does.
     random_state : int, Generator or None
-        For "spectral" only.
+        The seed of the draws, for "spectral" only.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
-        Of the matrix; float64 by default.
+        The type of the matrix; float64 by default.
     verbose : int
         Not used.
 
     Attributes
     ----------
     labels_ : array of n int32
+        The cluster of each sample.
     coassociation_ : array, n x n
         S[p, q]: the share of the partitions in which p and q are together; a hole agrees with nothing.
     n_iter_ : int
@@ -44,6 +48,7 @@ class EAC(SimilarityConsensus):
     objective_, objective_path_ : float, list of float
         The mean of 1 - S within clusters, over pairs of samples; it is reported, not minimised.
     device_ : str
+        Where the work was done.
 
     Examples
     --------
@@ -76,7 +81,7 @@ class EAC(SimilarityConsensus):
         checks.choice(self.linkage, "linkage", (*LINKAGES, "spectral"))
 
     def _refined(self, m: Membership, n_clusters: int, dtype: str, streams: Iterator) -> Refined:
-        """The co-association matrix as it is."""
+        """Take the co-association matrix as it is."""
         similarity = m.coassociation(dtype=dtype)
         return Refined(lambda: similarity, {"coassociation_": similarity})
 
@@ -84,7 +89,7 @@ class EAC(SimilarityConsensus):
         return self.linkage
 
     def _cut(self, refined: Refined, m: Membership, n_clusters: int, merged: Merged, rng: Any) -> Array:
-        """A tree over S, or the cut of the graph of samples, which needs no S."""
+        """Cut a tree over S, or the graph of samples, which needs no S."""
         if self.linkage != "spectral":
             return super()._cut(refined, m, n_clusters, merged, rng)
         table = whole(m)

@@ -1,4 +1,4 @@
-"""HBGF: hybrid bipartite graph formulation.
+"""HBGF, the hybrid bipartite graph formulation, cuts the graph that links samples and clusters.
 
 Fern, Brodley: Solving Cluster Ensemble Problems by Bipartite Graph Partitioning, International Conference on Machine
 Learning, 2004.
@@ -20,10 +20,10 @@ from gpuensemble.membership import Membership
 
 
 class HBGF(StreamedConsensus):
-    """Hybrid bipartite graph formulation: a spectral cut of the graph that links samples and clusters, linear in n.
+    """The hybrid bipartite graph formulation finds a consensus by a cut of a graph; it is linear in n.
 
-    A sample is linked to each of its clusters. With the degrees D_x of samples (how many labels they have) and D_c of
-    clusters (their sizes), the leading eigenvectors U of D_c^-1/2 H' D_x^-1 H D_c^-1/2 embed the samples as rows of
+    The graph links each sample to its clusters. With D_x how many labels each sample has, and D_c how large each
+    cluster is, the leading eigenvectors U of D_c^-1/2 H' D_x^-1 H D_c^-1/2 embed the samples as rows of
     D_x^-1 H D_c^-1/2 U, whose directions are clustered by k-means. The paper offers METIS as another way to cut; the
     spectral one is built here.
 
@@ -34,10 +34,12 @@ class HBGF(StreamedConsensus):
     n_init : int
         Starts of the k-means on the embedded samples; the best one counts.
     random_state : int, Generator or None
+        The seed of all draws.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
-        Of the distances by which samples get their labels; float64 by default, which the eigenvectors always have.
+        The type of the distances by which samples get their labels; float64 by default, which the eigenvectors always
+        have.
     verbose : int
         Not used.
     client : dask.distributed.Client, optional
@@ -48,6 +50,7 @@ class HBGF(StreamedConsensus):
     Attributes
     ----------
     labels_ : array of n int32
+        The cluster of each sample.
     confidence_ : array of n
         1 - (squared distance to the nearest centre) / (that to the next), in the embedding: 0 to 1.
     objective_, objective_path_ : float, list of float
@@ -56,6 +59,7 @@ class HBGF(StreamedConsensus):
     n_iter_ : int
         1.
     device_ : str
+        Where the work was done.
 
     Notes
     -----
@@ -111,13 +115,13 @@ class HBGF(StreamedConsensus):
 
 
 def _finish(block: Block, labelling: Embedded) -> tuple[Array, Array]:
-    """The label of each row of the table, and its confidence."""
+    """Find the label of each row of the table, and its confidence."""
     labels, nearest, second = labelling.distances(block.m)
     return block.of_table(labels), block.of_table(confidence(nearest, second).astype("float64", copy=False))
 
 
 def _normalized_cut(table: Table, labelling: Embedded) -> float:
-    """The normalised cut of the samples, from counts."""
+    """Compute the normalised cut of the samples from counts."""
     counts = table.total(_counts, labelling)
     together = (counts**2 * inverse(sizes(table))[:, None]).sum(0) * inverse(counts.sum(0))
     return counts.shape[1] - float(together.sum())

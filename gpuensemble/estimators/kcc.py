@@ -1,4 +1,4 @@
-"""KCC: k-means-based consensus clustering.
+"""KCC, k-means-based consensus clustering, finds the consensus that agrees best with the partitions by some utility.
 
 Wu, Liu, Xiong, Cao, Chen: K-Means-Based Consensus Clustering: A Unified View, IEEE Transactions on Knowledge and Data
 Engineering, 2015; as used inside CMVC.
@@ -17,21 +17,24 @@ UTILITIES = ("category", "entropy", "cosine")
 
 
 class KCC(KMeansConsensus):
-    """k-means-based consensus clustering: the utility of a partition as a distance on its one-hot rows, linear in n.
+    """k-means-based consensus clustering finds the consensus of a table of labels by k-means; it is linear in n.
 
-    Minimises sum_x sum_i d(b_i(x), m_{k,i}) over the observed partitions i, with m_{k,i} the distribution of partition
-    i's labels in cluster k, and d(b, m) = |b - m|^2 ("category"), -log m[c] ("entropy") or 1 - m[c] / |m| ("cosine").
+    The utility of a partition becomes a distance on its one-hot rows. KCC minimises sum_x sum_i d(b_i(x), m_{k,i}) over
+    the observed partitions i, with m_{k,i} the distribution of partition i's labels in cluster k, and d(b, m) =
+    |b - m|^2 ("category"), -log m[c] ("entropy") or 1 - m[c] / |m| ("cosine").
 
     Parameters
     ----------
     n_clusters : int
+        The number of clusters of the consensus.
     utility : {"category", "entropy", "cosine"}
+        Which distance d is used.
     normalized : bool
         Divide partition i's cost by |P_i|^2, H(P_i) or |P_i|, where P_i is the distribution of its cluster sizes; a
         partition of one cluster then has no weight.
     cluster_weight : None, "entropy" or array of C numbers
         A label of cluster c counts e_c times. Not in the paper.
-    init, n_init, max_iter, partition_weight, random_state, device, dtype, verbose
+    init, n_init, max_iter, partition_weight, random_state, device, dtype, verbose, client, out, checkpoint, resume
         As in `SEC`.
 
     Attributes
@@ -86,10 +89,10 @@ class KCC(KMeansConsensus):
         self.resume = resume
 
     def _costs(self, table: Table, weighting: Weighting) -> KCCCosts:
-        """k-means by the distance of the utility."""
+        """Make the costs of k-means by the distance of the utility."""
         checks.choice(self.utility, "utility", UTILITIES)
         return KCCCosts.of(self.utility, self.normalized, table, weighting)
 
     def _seeding_costs(self, problem: Problem, weighting: Weighting) -> KCCCosts:
-        """The category distance for every utility: the others are infinite or flat far from a single row."""
+        """Use the category distance for every utility: the others are infinite or flat far from a single row."""
         return KCCCosts.of("category", False, problem.table, weighting)

@@ -1,4 +1,4 @@
-"""SEC: spectral ensemble clustering as weighted k-means.
+"""SEC, spectral ensemble clustering, is weighted k-means.
 
 Liu, Wu, Liu, Tao, Fu: Spectral Ensemble Clustering via Weighted K-Means: Theoretical and Practical Evidence, IEEE
 Transactions on Knowledge and Data Engineering, 2017.
@@ -13,30 +13,34 @@ from gpuensemble.estimators._base.kmeans import KMeansConsensus
 
 
 class SEC(KMeansConsensus):
-    """Spectral ensemble clustering: spectral clustering of the co-association matrix as weighted k-means, linear in n.
+    """Spectral ensemble clustering finds the consensus of a table of labels; it is linear in n.
 
-    Minimises sum_x sum_i mu_i w(x) |b_i(x) / w(x) - m_{k,i}|^2 over the observed partitions i, where b(x) is the row of
-    the one-hot matrix H and w(x) the sum of the sizes of x's clusters (Theorems 1 and 6 of the paper).
+    It is spectral clustering of the co-association matrix, done as weighted k-means, for which the matrix is never
+    built. SEC minimises sum_x sum_i mu_i w(x) |b_i(x) / w(x) - m_{k,i}|^2 over the observed partitions i, where b(x) is
+    the row of the one-hot matrix H and w(x) the sum of the sizes of x's clusters (Theorems 1 and 6 of the paper).
 
     Parameters
     ----------
     n_clusters : int
+        The number of clusters of the consensus.
     init : {"spectral", "k-means++", "random"} or array of n labels
         The start. "spectral": leading singular vectors of D^-1/2 H, discretised by k-means; not in the paper, whose
         starts are random.
     n_init : int
-        Number of random starts; the least objective wins.
+        Number of starts for "k-means++" and "random"; the least objective wins.
     max_iter : int
+        Most iterations of a start.
     partition_weight : array of r numbers, optional
         mu_i: multiplies the cost of partition i.
     cluster_weight : None, "entropy" or array of C numbers
         e_c: multiplies cluster c of all base partitions (in the order of `Membership`'s columns) in S = H diag(e) H'.
         "entropy": exp(-h_c / (0.4 r)), h_c the entropy of the other partitions' labels inside c. Not in the paper.
     random_state : int, Generator or None
+        The seed of all draws.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
-        Of the cost tables; float64 by default.
+        The type of the cost tables; float64 by default.
     verbose : int
         1: a progress bar on stderr.
     client : dask.distributed.Client, optional
@@ -52,15 +56,19 @@ class SEC(KMeansConsensus):
     Attributes
     ----------
     labels_ : array of n int32
+        The cluster of each sample.
     confidence_ : array of n
         1 - (cost of the best cluster) / (cost of the second), 0 .. 1.
     centers_ : array, C x K
         m_k: the sum of b(x) over the cluster, divided by the sum of w(x).
     objective_, objective_path_ : float, list of float
+        What is minimised, at the end; at the start and after each iteration that lowered it.
     n_iter_ : int
+        The number of iterations of the best start.
     evaluated_ : list of float
         The share of rows whose costs were computed, in each iteration.
     device_ : str
+        Where the work was done.
 
     Examples
     --------
@@ -105,5 +113,5 @@ class SEC(KMeansConsensus):
         self.resume = resume
 
     def _costs(self, table: Table, weighting: Weighting) -> SECCosts:
-        """Weighted k-means of the rows b(x) / w(x)."""
+        """Make the costs of weighted k-means of the rows b(x) / w(x)."""
         return SECCosts.of(table, weighting)

@@ -1,1 +1,1 @@
-"""`gpuensemble bench`: the cases, the harness that times them, and the machine they were run on."""
+"""`gpuensemble bench` has cases, the harness that times them, and a description of the machine they were run on."""

@@ -1,8 +1,8 @@
-"""The cases of `gpuensemble bench`: kernels and methods on every device, beside peers that give the same answer.
+"""`gpuensemble bench` has these cases: kernels and methods on every device, beside peers that give the same answer.
 
 A method that no peer has is compared between devices.
 
-To add one: a generator that yields `Case`s, and its name in `CASES`.
+To add a case, write a generator that yields `Case`s, and put its name into `CASES`.
 """
 
 import functools
@@ -31,7 +31,10 @@ WITH_A_PEER = ("sec", "kcc", "eac")  # methods that another library has, and tha
 
 
 class Ensemble(NamedTuple):
-    """Base partitions that see a hidden partition through noise, as codes and as a CSR matrix; a start for k-means."""
+    """This holds base partitions that see a hidden partition through noise, and a start for k-means.
+
+    The partitions are there as codes and as a CSR matrix.
+    """
 
     codes: np.ndarray
     matrix: Any
@@ -39,12 +42,12 @@ class Ensemble(NamedTuple):
     start: np.ndarray
 
     def membership(self, device: str) -> Membership:
-        """The operator on that device."""
+        """Return the operator on that device."""
         return Membership(to_device(self.codes, device), np.full(R, CLUSTERS), device=device)
 
 
 def ensemble(n: int, share: float = 0.6) -> Ensemble:
-    """Each hidden cluster falls into three of the clusters of a partition, and a share of the labels is noise."""
+    """Make an ensemble: a hidden cluster falls into three clusters of a partition, and a share of labels is noise."""
     from scipy.sparse import csr_matrix
 
     rng = np.random.default_rng(0)
@@ -59,7 +62,7 @@ def ensemble(n: int, share: float = 0.6) -> Ensemble:
 
 
 def run(device: str, samples: int, repeat: int, only: str, show: Callable[[str], None]) -> dict[str, Any]:
-    """Run the cases, showing each as it ends; JSON with machine, versions and measured copy rates."""
+    """Run the cases, showing each as it ends; report results, machine, versions and measured copy rates."""
     checks.integer(samples, "samples", K)
     checks.integer(repeat, "repeat", 1)
     devices = ["cpu", *(f"cuda:{i}" for i in range(cuda_count()))] if device == "auto" else [choose_device(device)]
@@ -75,19 +78,19 @@ def run(device: str, samples: int, repeat: int, only: str, show: Callable[[str],
 
 
 def cases(devices: list[str], samples: int) -> Iterator[Case]:
-    """All of them, one after the other, so that only one holds memory."""
+    """Yield all cases, one after the other, so that only one holds memory."""
     for make in CASES:
         yield from make(devices, samples)
 
 
 def _ours(devices: list[str], make: Callable[[str], Callable[[], Any]]) -> dict[str, Any]:
-    """Our candidate on each device, and where it runs."""
+    """Make our candidate on each device, and say where it runs."""
     named = {f"gpuensemble, {device}": device for device in devices}
     return {"candidates": {name: make(device) for name, device in named.items()}, "devices": named}
 
 
 def _case(name: str, ours: dict[str, Any], peers: dict[str, Any], agree: Any, moved: int = 0) -> Case:
-    """Ratios are to the first of the peers; without one, to our first device."""
+    """Make a case, whose ratios are to the first of the peers; without one, to our first device."""
     candidates = ours["candidates"] | peers
     bytes_moved = dict.fromkeys(ours["candidates"], moved) if moved else {}
     peer = next(iter(peers or candidates))
@@ -95,7 +98,7 @@ def _case(name: str, ours: dict[str, Any], peers: dict[str, Any], agree: Any, mo
 
 
 def _optional(name: str) -> Any:
-    """A library that need not be installed, or None."""
+    """Return a library that need not be installed, or None."""
     return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
@@ -104,7 +107,7 @@ def _close(one: Any, two: Any) -> bool:
 
 
 def _same(one: Any, two: Any) -> bool:
-    """The same labels, but for ties that rounding decides."""
+    """Tell whether labels are the same, but for ties that rounding decides."""
     return bool((to_host(one) == to_host(two)).mean() > 0.999)
 
 
@@ -113,7 +116,7 @@ def _same_partition(one: Any, two: Any) -> bool:
 
 
 def products(devices: list[str], samples: int) -> Iterator[Case]:
-    """H @ table and H.T @ rows against SciPy's CSR products; the cheapest of K choices against product and argmin."""
+    """Time H @ table and H.T @ rows against SciPy's CSR products, and the cheapest of K against product and argmin."""
     data = ensemble(samples)
     rng = np.random.default_rng(1)
     table, rows = rng.standard_normal((R * CLUSTERS, K)), rng.standard_normal((samples, K))
@@ -138,7 +141,7 @@ def products(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
-    """The n x n matrix against SciPy's product of sparse matrices."""
+    """Time the n x n matrix against SciPy's product of sparse matrices."""
     n = min(samples, SQUARE)
     data = ensemble(n)
 
@@ -151,7 +154,7 @@ def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def k_means(devices: list[str], samples: int) -> Iterator[Case]:
-    """SEC and KCC to convergence from a given start against scikit-learn's k-means on the CSR matrix."""
+    """Time SEC and KCC to convergence from a given start against scikit-learn's k-means on the CSR matrix."""
     from scipy.sparse import diags_array
     from sklearn.cluster import KMeans
 
@@ -180,7 +183,7 @@ def k_means(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def linkage(devices: list[str], samples: int) -> Iterator[Case]:
-    """EAC against scikit-learn's agglomerative clustering of the same matrix."""
+    """Time EAC against scikit-learn's agglomerative clustering of the same matrix."""
     from sklearn.cluster import AgglomerativeClustering
 
     n = min(samples, SQUARE)
@@ -199,7 +202,7 @@ def linkage(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def base_partition(devices: list[str], samples: int) -> Iterator[Case]:
-    """k-means of features to convergence, from a row of each hidden cluster, in float32."""
+    """Time k-means of features to convergence or 50 iterations, from a row of each hidden cluster, in float32."""
     from sklearn.cluster import KMeans
 
     rng = np.random.default_rng(0)
@@ -227,7 +230,7 @@ def base_partition(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def shrinkage(devices: list[str], samples: int) -> Iterator[Case]:
-    """Singular value thresholding, of a matrix and of the Fourier slices of n x n x 2, against NumPy's FFT and SVD."""
+    """Time singular value thresholding against NumPy's FFT and SVD: a matrix, and the Fourier slices of n x n x 2."""
     n = min(samples, SOLVED)
     x = np.random.default_rng(0).standard_normal((n, n, 2))
     tau = n**0.5
@@ -252,7 +255,7 @@ def shrinkage(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def without_a_peer(devices: list[str], samples: int) -> Iterator[Case]:
-    """The methods that no library has, which are compared between devices."""
+    """Time the methods that no library has, which are compared between devices."""
 
     def ours(method: registry.Method, given: Any) -> dict[str, Any]:
         def make(device: str) -> Callable[[], Any]:
@@ -277,7 +280,7 @@ def without_a_peer(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def scores(devices: list[str], samples: int) -> Iterator[Case]:
-    """Normalised mutual information against scikit-learn's."""
+    """Time normalised mutual information against scikit-learn's."""
     from sklearn.metrics import normalized_mutual_info_score
 
     data = ensemble(samples)

@@ -1,6 +1,6 @@
-"""The core of the benchmarks: candidates that must agree, timed in turns in one process, as ratios to a peer.
+"""The core of the benchmarks times candidates that must agree, in turns in one process, as ratios to a peer.
 
-`gpuensemble bench` runs the cases of `benchmarks.py`; a file of bench/ calls `main(cases)` with its own.
+`gpuensemble bench` runs the cases of `cases.py`; a file of bench/ calls `main(cases)` with its own.
 """
 
 import argparse
@@ -27,7 +27,7 @@ COPY_BYTES = 1 << 28  # larger than any cache
 
 @dataclass
 class Case:
-    """Things to compare: what each candidate does, which of them is the peer, and whether their answers agree."""
+    """A case is a comparison: what each candidate does, which of them is the peer, and whether their answers agree."""
 
     name: str
     candidates: dict[str, Callable[[], Any]]
@@ -86,7 +86,7 @@ def run(case: Case, repeat: int) -> dict[str, Any]:
 
 
 def line(result: dict[str, Any], rates: dict[str, float] | None = None) -> str:
-    """A case as a block of text: a row per candidate; `rates` are the bytes per second of a copy on each device."""
+    """Write a case as text, a row per candidate; `rates` are the bytes per second of a copy on each device."""
     wanted = f", wanted {result['wanted']:g}x" if result["wanted"] else ""
     lines = [f"{result['case']}  (answers agree: {result['agree']}{wanted})"]
     for name, one in result["timed"].items():
@@ -105,7 +105,7 @@ def _rate(one: dict[str, Any], rates: dict[str, float]) -> str:
 
 
 def seconds(candidate: Callable[[], Any]) -> float:
-    """One run; a device's work is waited for."""
+    """Time one run; a device's work is waited for."""
     synchronize()
     start = time.perf_counter()
     answer = candidate()
@@ -124,9 +124,9 @@ def synchronize() -> None:
 
 
 def peak_growth(candidate: Callable[[], Any], device: str = "cpu") -> int:
-    """How far memory rises above where it was, at its highest, during one run; -1 where nothing says so.
+    """Return how far memory rises above where it was, at its highest, during one run; -1 where nothing says so.
 
-    Of a device it is what CuPy's pool takes; on the CPU resident memory, on Linux.
+    Of a device it is what CuPy's pool takes; on the CPU it is resident memory, on Linux.
     """
     if device != "cpu":
         return _pool_growth(candidate)
@@ -152,7 +152,7 @@ def _pool_growth(candidate: Callable[[], Any]) -> int:
 
 
 def copy_rate(device: str) -> float:
-    """Bytes per second that the device reads and writes when it copies a large array: its peak, as measured."""
+    """Measure the bytes per second that the device reads and writes when it copies a large array: its peak."""
     with on(device), ThreadPoolExecutor(os.cpu_count()) as pool:
         source = to_device(np.ones(COPY_BYTES // 8), device)
         target = namespace(source).zeros(len(source))

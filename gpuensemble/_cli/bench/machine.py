@@ -1,4 +1,4 @@
-"""What figures and checks belong to: processor, memory, devices, versions."""
+"""Figures and checks belong to a machine: this describes its processor, memory, devices and versions."""
 
 import contextlib
 import importlib.metadata
@@ -16,7 +16,7 @@ PACKAGES = (
 
 
 def describe() -> dict[str, Any]:
-    """The machine, as JSON can hold it."""
+    """Describe the machine, as JSON can hold it."""
     total, free = _memory()
     return {
         "processor": _processor(),
@@ -31,7 +31,7 @@ def describe() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that are installed."""
+    """Return the versions of the packages that are installed."""
     found = {}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -63,7 +63,7 @@ def _processor() -> str:
 
 
 def _memory() -> tuple[int | None, int | None]:
-    """Bytes in all, and bytes that are free; None where the system does not say."""
+    """Return how many bytes there are in all, and how many are free; None where the system does not say."""
     with contextlib.suppress(OSError, KeyError):
         rows = dict(row.split(":", 1) for row in Path("/proc/meminfo").read_text().splitlines())
         return int(rows["MemTotal"].split()[0]) * 1024, int(rows["MemAvailable"].split()[0]) * 1024

@@ -1,1 +1,1 @@
-"""`gpuensemble doctor`: `checks` says what is checked, `run` does it."""
+"""`gpuensemble doctor` checks this machine: `checks` says what is checked, `run` does it."""

@@ -1,4 +1,4 @@
-"""What `gpuensemble doctor` checks: kernels, functions and methods at small size, each beside what it must give."""
+"""`gpuensemble doctor` checks kernels, functions and methods at small size, each beside what it must give."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ KINDS = (
 
 
 class Check(NamedTuple):
-    """Something to compute on a device, and what it must be; both give arrays on the host.
+    """A check is something to compute on a device, and what it must be; both give arrays on the host.
 
     The definition may give fewer of them: the rest are compared between devices only.
     """
@@ -35,12 +35,12 @@ class Check(NamedTuple):
 
 
 def all_checks() -> list[Check]:
-    """The kernels first: what fails in them fails in the methods as well."""
+    """List all checks, the kernels first: what fails in them fails in the methods as well."""
     return [*_kernel_checks(), _slices_check(), *_function_checks(), *_method_checks()]
 
 
 class _Data(NamedTuple):
-    """Codes, -1 for a hole, and arguments of the kernels."""
+    """This holds codes, -1 for a hole, and arguments of the kernels."""
 
     codes: np.ndarray
     widths: np.ndarray
@@ -53,7 +53,7 @@ class _Data(NamedTuple):
 
     @property
     def columns(self) -> np.ndarray:
-        """The column of each label; a hole has one, too."""
+        """Return the column of each label; a hole has one, too."""
         return self.codes + (np.cumsum(self.widths) - self.widths)
 
 
@@ -69,7 +69,7 @@ def _data(dtype: str, widths: tuple[int, ...]) -> _Data:
 
 
 def _kernel_checks() -> list[Check]:
-    """The products of the membership operator, for every type of codes and tables."""
+    """Make checks of the products of the membership operator, for every type of codes and tables."""
     every = [_data(*kind) for kind in KINDS]
 
     def check(name: str, compute: Callable, define: Callable) -> Check:
@@ -98,7 +98,7 @@ def _on_device(data: _Data, device: str) -> tuple[Membership, _Data]:
 
 
 def _gathered(d: _Data, table: np.ndarray) -> np.ndarray:
-    """H @ table, the partitions one after the other."""
+    """Compute H @ table, the partitions one after the other."""
     total = np.zeros((N, table.shape[1]), table.dtype)
     for i in range(len(d.widths)):
         seen = d.codes[:, i] >= 0
@@ -107,7 +107,7 @@ def _gathered(d: _Data, table: np.ndarray) -> np.ndarray:
 
 
 def _scattered(d: _Data, rows: np.ndarray) -> np.ndarray:
-    """H.T @ rows, the rows one after the other."""
+    """Compute H.T @ rows, the rows one after the other."""
     total = np.zeros((d.widths.sum(), rows.shape[1]), rows.dtype)
     for i in range(len(d.widths)):
         seen = d.codes[:, i] >= 0
@@ -145,7 +145,7 @@ def _signed(d: _Data) -> np.ndarray:
 
 
 def _slices_check() -> Check:
-    """The shrinking of singular values of Fourier slices, which LTA iterates."""
+    """Make a check of the shrinking of singular values of Fourier slices, which LTA iterates."""
     x = np.random.default_rng(2).standard_normal((40, 3, 8))
 
     def shrunk(device: str) -> list:
@@ -159,7 +159,7 @@ def _slices_check() -> Check:
 
 
 def _planted(n: int, n_clusters: int, noise: float = 0.05) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A partition, base partitions that see it through noise, and features in as many heaps."""
+    """Make a partition, base partitions that see it through noise, and features in as many heaps."""
     rng = np.random.default_rng(1)
     truth = np.arange(n) * n_clusters // n
     labels = np.stack([rng.permutation(n_clusters)[truth] for _ in range(8)], axis=1)
@@ -170,7 +170,7 @@ def _planted(n: int, n_clusters: int, noise: float = 0.05) -> tuple[np.ndarray, 
 
 
 def _function_checks() -> list[Check]:
-    """Base partitions and scores."""
+    """Make checks of base partitions and of scores."""
     truth, labels, features = _planted(N, 3)
 
     def partitions(device: str) -> list:
@@ -194,7 +194,7 @@ def _function_checks() -> list[Check]:
 
 
 def _method_checks() -> list[Check]:
-    """Every method on labels, or views, of a planted partition."""
+    """Make a check of every method, on labels, or views, of a planted partition."""
 
     def check(method: registry.Method) -> Check:
         # No noise for methods on n x n arrays: rounding decides about doubtful samples, and RSEC misses some.
@@ -214,6 +214,6 @@ def _method_checks() -> list[Check]:
 
 
 def _renumbered(labels: np.ndarray) -> np.ndarray:
-    """The same partition, its clusters numbered by first occurrence."""
+    """Return the same partition, its clusters numbered by first occurrence."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]

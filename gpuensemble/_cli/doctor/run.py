@@ -1,4 +1,4 @@
-"""Whether this machine computes what it should: every kernel and every method at small size, a line each.
+"""The doctor tells whether this machine computes what it should, with a line for each kernel and method at small size.
 
 On the CPU a kernel is compared with its definition in plain NumPy, and a method with the partition that its input was
 made from; on a CUDA device both are compared with the CPU.
@@ -19,7 +19,10 @@ from gpuensemble._cli.doctor import checks as doctor_checks
 
 
 def run(device: str = "auto") -> dict[str, Any]:
-    """All checks on the CPU, and on a CUDA device if there is one: versions, devices, and a row for each check."""
+    """Run all checks on the CPU, and on a CUDA device if there is one.
+
+    The report has versions, devices, and a row for each check.
+    """
     device = choose_device(device)
     checks = doctor_checks.all_checks()
     with one_blas_thread():  # so few samples: more threads would only wait for each other
@@ -39,7 +42,7 @@ def run(device: str = "auto") -> dict[str, Any]:
 
 
 def table(report: dict[str, Any]) -> str:
-    """Facts about the machine, a line for each check, and what was and was not checked."""
+    """Write facts about the machine, a line for each check, and what was and was not checked."""
     machine = report["machine"]
     lines = [f"{name} {version}" for name, version in {"Python": machine["python"], **machine["versions"]}.items()]
     lines = [", ".join(lines), machine["system"]]
@@ -81,7 +84,7 @@ def _row(check: doctor_checks.Check, device: str, expected: Callable[[], list], 
 
 
 def _errors() -> tuple:
-    """What a broken installation, driver or compiler raises."""
+    """Return what a broken installation, driver or compiler raises."""
     from numba.core.errors import NumbaError
 
     compiler = sys.modules.get("cupy.cuda.compiler")
@@ -90,7 +93,7 @@ def _errors() -> tuple:
 
 
 def _difference(found: list, expected: list, tolerance: float) -> str:
-    """Empty if all arrays that are expected are equal, floats within the tolerance; else where one of them differs."""
+    """Return where one of the expected arrays differs; empty if all are equal, floats within the tolerance."""
     for i, pair in enumerate(zip(found, expected, strict=False)):
         one, two = map(np.asarray, pair)
         if one.shape != two.shape or one.dtype != two.dtype:

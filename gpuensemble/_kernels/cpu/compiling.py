@@ -7,7 +7,7 @@ import numba
 
 
 def _can_keep() -> bool:
-    """Whether Numba has a place on disk for what it compiles: the package, or a folder of the user's."""
+    """Tell whether Numba has a place on disk for what it compiles: the package, or a folder of the user's."""
     try:
         numba.njit(cache=True)(_nothing)
     except RuntimeError:

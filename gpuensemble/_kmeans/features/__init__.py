@@ -1,1 +1,1 @@
-"""k-means over feature matrices, dense or sparse, in weighted blocks of columns. Start with `distance`."""
+"""k-means over feature matrices, dense or sparse, measures weighted blocks of columns. Start with `distances`."""

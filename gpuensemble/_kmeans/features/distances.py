@@ -1,4 +1,4 @@
-"""Blocks of features, whose distances add up, and what centres cost: constant[x] + offset[k] + x . table[k]."""
+"""Features come in blocks, whose distances add up; a centre costs a row constant[x] + offset[k] + x . table[k]."""
 
 import functools
 import operator
@@ -18,7 +18,7 @@ DISTANCES = ("sqeuclidean", "cosine", "kl")
 
 
 class FeatureBlock(NamedTuple):
-    """Columns that are measured together: their distance times `weight` counts, for the rows where they are present."""
+    """These columns are measured together: their distance times `weight` counts, for rows where they are present."""
 
     X: Any  # array or Csr
     weight: float = 1.0
@@ -27,7 +27,7 @@ class FeatureBlock(NamedTuple):
 
 
 class Features(NamedTuple):
-    """Blocks of columns, whose distances times their weights add up; a row has 0 in a block that it is absent from.
+    """This holds blocks of columns, whose distances times their weights add up; an absent row is 0 in its block.
 
     `means` were taken off the blocks, or are None; `square` is the weighted squared norm of each row.
     """
@@ -42,31 +42,31 @@ class Features(NamedTuple):
 
     @property
     def dtype(self) -> Any:
-        """The type of the numbers."""
+        """Return the type of the numbers."""
         return self.parts[0].dtype
 
     @property
     def constant(self) -> Array:
-        """The constant of each row."""
+        """Return the constant of each row."""
         return _add(self.constants)
 
     @property
     def bounded(self) -> bool:
-        """Whether shifts of centres bound the changes of costs: "sqeuclidean" throughout, or "cosine" throughout."""
+        """Tell whether shifts of centres bound the changes of costs: all are "sqeuclidean", or all are "cosine"."""
         return set(self.distances) in ({"sqeuclidean"}, {"cosine"})
 
     @property
     def whole(self) -> Array | None:
-        """The rows that are absent from no block; None: all."""
+        """Tell which rows are absent from no block; None stands for all."""
         given = [present for present in self.present if present is not None]
         return functools.reduce(operator.and_, given) if given else None
 
     def kinds(self, *lists: Any) -> Iterator[tuple]:
-        """The distance of each part, beside lists with an entry per part."""
+        """Yield the distance of each part, beside entries of lists with an entry per part."""
         return zip([KINDS[distance] for distance in self.distances], *lists, strict=True)
 
     def take(self, rows: Array) -> "Features":
-        """The named rows."""
+        """Return the features of the named rows."""
         return self._replace(
             parts=[part.take(rows) if isinstance(part, Csr) else part[rows] for part in self.parts],
             present=[None if present is None else present[rows] for present in self.present],
@@ -75,22 +75,22 @@ class Features(NamedTuple):
         )
 
     def beside(self, other: "Features") -> "Features":
-        """The blocks of both."""
+        """Put the blocks of both into one."""
         return Features(*(one + two for one, two in zip(self, other, strict=True)))  # lists; then squared norms
 
     def dense(self, begin: int, end: int) -> list:
-        """Rows begin .. end - 1 of each part as a dense array."""
+        """Return rows begin .. end - 1 of each part as a dense array."""
         return [dense_rows(part, begin, end) for part in self.parts]
 
     def row_blocks(self, n_scores: int) -> Iterator[tuple[int, int, list]]:
-        """(begin, end, dense rows), with room for n_scores more columns."""
+        """Yield (begin, end, dense rows), with room for n_scores more columns."""
         rows = max(1, CHUNK // (n_scores + sum(part.shape[1] for part in self.parts)))
         for span in spans(len(self.square), rows):
             yield span.start, span.stop, self.dense(span.start, span.stop)
 
 
 class CenterTables(NamedTuple):
-    """What centres cost: x . tables[part][k] + offset[k], and offsets of parts that some rows are absent from."""
+    """A centre costs x . tables[part][k] + offset[k], and the offsets of parts that some rows are absent from."""
 
     tables: list
     offset: Array
@@ -98,7 +98,10 @@ class CenterTables(NamedTuple):
 
 
 def prepare(X: Any, distance: str) -> Features:
-    """Norms; absent rows as 0; for squared Euclidean distances dense blocks less their means, to lose fewer digits."""
+    """Work out norms and constants of features, to serve many runs of k-means.
+
+    Absent rows become 0. For squared Euclidean distances the means are taken off dense blocks, to lose fewer digits.
+    """
     blocks = [FeatureBlock(*block) for block in X] if isinstance(X, list) else [FeatureBlock(X)]
     distances = [block.distance or distance for block in blocks]
     cleared = [_cleared(block, name == "sqeuclidean") for block, name in zip(blocks, distances, strict=True)]
@@ -114,7 +117,7 @@ def prepare(X: Any, distance: str) -> Features:
 
 
 def tables(features: Features, position: list, empty: Array) -> CenterTables:
-    """The tables of centres at these positions; an empty cluster costs inf."""
+    """Make the tables of centres at these positions; an empty cluster costs inf."""
     xp = namespace(empty)
     found, offset, partial = [], xp.zeros(len(empty)), []
     for kind, weight, present, where in features.kinds(features.weights, features.present, position):
@@ -128,13 +131,13 @@ def tables(features: Features, position: list, empty: Array) -> CenterTables:
 
 
 def positions(features: Features, sums: list, masses: list) -> list:
-    """Where the centres of clusters are, in float64, for sums of rows, or for rows themselves and masses of 1."""
+    """Place the centres of clusters, in float64, for sums of rows, or for rows themselves and masses of 1."""
     of_all = features.kinds(sums, masses)
     return [kind.position(total.astype("float64", copy=False), mass) for kind, total, mass in of_all]
 
 
 def saved(features: Features, sums: list, masses: list) -> list[float]:
-    """What clusters with these sums of rows, and their means as centres, save of each part's sum of `constant`."""
+    """Return what clusters with these sums of rows, and means as centres, save of each part's sum of `constant`."""
     return [
         weight * float(kind.saved(total, mass).sum())
         for kind, weight, total, mass in features.kinds(features.weights, sums, masses)
@@ -142,7 +145,7 @@ def saved(features: Features, sums: list, masses: list) -> list[float]:
 
 
 def shifts(features: Features, before: list, after: list) -> Array:
-    """How far each centre has moved; infinitely far where that says nothing of costs."""
+    """Return how far each centre has moved; it is infinitely far where that says nothing of costs."""
     if not features.bounded:
         return namespace(after[0]).full(len(after[0]), namespace(after[0]).inf)
     squares = [((a - b) ** 2).sum(1) for a, b in zip(after, before, strict=True)]
@@ -150,7 +153,7 @@ def shifts(features: Features, before: list, after: list) -> Array:
 
 
 def scores(found: CenterTables, blocks: list, begin: int, end: int) -> Array:
-    """What each cluster costs each of these rows, by rows, less what is the same for all rows and for all clusters."""
+    """Return what each cluster costs each row, by rows, less what is the same for all rows or for all clusters."""
     out = _add(block @ table.T for block, table in zip(blocks, found.tables, strict=True))
     for present, offset in found.partial:
         out = out + present[begin:end, None] * offset
@@ -158,7 +161,7 @@ def scores(found: CenterTables, blocks: list, begin: int, end: int) -> Array:
 
 
 def own_scores(features: Features, found: CenterTables, label: Array) -> Array:
-    """What its own cluster costs each row, as in `scores`."""
+    """Return what its own cluster costs each row, as in `scores`."""
 
     def of_own(table: Array) -> Callable:
         return lambda x, rows, columns: x * table[label[rows], columns]
@@ -170,7 +173,7 @@ def own_scores(features: Features, found: CenterTables, label: Array) -> Array:
 
 
 def without_rounding(features: Features, costs: Array) -> Array:
-    """Costs, 0 where they may be nothing but rounding errors of their terms."""
+    """Set costs to 0 where they may be nothing but rounding errors of their terms."""
     xp = namespace(costs)
     error = 64 * float(xp.finfo(features.dtype).eps) * abs(features.constant)
     return xp.where(costs <= error, 0, costs)
@@ -181,7 +184,7 @@ def _add(values: Any) -> Array:
 
 
 def _cleared(block: FeatureBlock, centre: bool) -> tuple[Any, Array | None]:
-    """The block with zeros for absent rows, and less its mean, which comes second, if it is dense and to be centred."""
+    """Return the block with zeros for absent rows, and its mean, taken off it, if it is dense and to be centred."""
     X, present = block.X, block.present
     if isinstance(X, Csr):
         return (X if present is None else X.blank(~present)), None

@@ -1,4 +1,4 @@
-"""Lloyd's k-means over features, dense or sparse, in weighted blocks of columns that a row may be absent from."""
+"""Lloyd's k-means clusters features, dense or sparse, in weighted blocks of columns that a row may be absent from."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ from gpuensemble._kmeans.features.seeding import plus_plus, positions_of, random
 
 
 class KMeans(NamedTuple):
-    """A partition of rows: `centers` are the means of the clusters, a list of them where there are several blocks."""
+    """This is what k-means found; `centers` are the means of the clusters, a list of them for several blocks."""
 
     labels: Array
     centers: Any
@@ -29,7 +29,7 @@ class KMeans(NamedTuple):
 
 @dataclass
 class Clustering:
-    """Labels, and what follows from them: per block and cluster the sums of rows, their number, their weight."""
+    """This holds labels and what follows from them: per block and cluster the sum, number and weight of the rows."""
 
     labels: Array
     margin: Array
@@ -40,12 +40,12 @@ class Clustering:
 
     @property
     def empty(self) -> Array:
-        """The clusters that have no row, and so no centre, in some block."""
+        """Tell which clusters have no row, and so no centre, in some block."""
         return functools.reduce(operator.or_, [count == 0 for count in self.counts])
 
 
 class Start(NamedTuple):
-    """What Lloyd's iteration begins with."""
+    """Lloyd's iteration begins with this: a clustering, positions of centres, and which clusters are empty."""
 
     state: Clustering
     position: list
@@ -64,7 +64,7 @@ def kmeans(
     max_iter: int = 100,
     tol: float = 1e-4,
 ) -> KMeans:
-    """Lloyd's k-means; the arguments are taken to be right.
+    """Cluster rows by Lloyd's k-means; the arguments are taken to be right.
 
     Parameters
     ----------
@@ -73,12 +73,14 @@ def kmeans(
         the centres and distances of the blocks in which it is `present` (n booleans; without them, all). `Features`
         come from `prepare` with their own distance, to serve many runs.
     n_clusters : int
+        The number of clusters asked for.
     rng : numpy.random.Generator
         For seeding. k-means++ draws from a random sample of max(4096, 64 * n_clusters) rows.
     distance : {"sqeuclidean", "cosine", "kl"}
         |x - c|^2, |x| - x.c/|c|, or sum x log(x/c) of x and c as distributions, times the sum of x, whose entries must
         not be negative. The centre of a cluster is the mean of its rows for all three.
     sample_weight : array of n float64, optional
+        How much each row counts; without it all count the same.
     init : {"k-means++", "random"}, centres or labels
         "random": rows, all equally likely. Centres: n_clusters x columns, or a list of one such array per block.
         Labels: n integers, -1 for none. For "kl", rows are chosen and first assigned to by "cosine", because nearly all
@@ -117,7 +119,7 @@ def kmeans(
 
 
 def _lloyd(features: Features, start: Start, max_iter: int, tol: float) -> KMeans:
-    """From positions of centres to clusters and their means."""
+    """Go from positions of centres to clusters and their means."""
     state, position, empty = start
     shift = namespace(empty).zeros(len(empty))
     totals = [float((constant * state.weight).sum()) for constant in features.constants]
@@ -141,7 +143,7 @@ def _lloyd(features: Features, start: Start, max_iter: int, tol: float) -> KMean
 def _advance(
     features: Features, state: Clustering, position: list, empty: Array, shift: Array, stop: Stop
 ) -> tuple[int, int, float]:
-    """A step, or more: how many there were, how many rows the last one moved, and the objective before it."""
+    """Make one step or more; return how many, how many rows the last one moved, and the objective before it."""
     on_cpu = device_of(state.labels) == "cpu"
     if on_cpu and cpu_lloyd.fits(features):
         return cpu_lloyd.advance(features, state, position, empty, shift, stop)
@@ -150,7 +152,7 @@ def _advance(
 
 
 def _state(features: Features, k: int, weight: Array) -> Clustering:
-    """No row has a label yet."""
+    """Make a clustering in which no row has a label yet."""
     xp = namespace(features.square)
     n = len(features.square)
     sums = [xp.zeros((k, part.shape[1])) for part in features.parts]
@@ -159,13 +161,13 @@ def _state(features: Features, k: int, weight: Array) -> Clustering:
 
 
 def _placed(features: Features, position: list, weight: Array) -> Start:
-    """Centres at these positions."""
+    """Put centres at these positions."""
     k = len(position[0])
     return Start(_state(features, k, weight), position, namespace(features.square).zeros(k, bool))
 
 
 def _labelled(features: Features, k: int, labels: Array, weight: Array) -> Start:
-    """Centres at the means of labelled rows."""
+    """Put centres at the means of labelled rows."""
     state = _state(features, k, weight)
     state.labels = labels.astype("int32")
     _sum_up(features, state)
@@ -173,14 +175,14 @@ def _labelled(features: Features, k: int, labels: Array, weight: Array) -> Start
 
 
 def _at_means(features: Features, state: Clustering) -> Start:
-    """Centres at the means of clusters, which no row is known to be near to."""
+    """Put centres at the means of clusters, which no row is known to be near to."""
     empty = _refill(features, state)
     state.margin[:] = 0
     return Start(state, distances.positions(features, state.sums, state.masses), empty)
 
 
 def _seeded(features: Features, k: int, choose: Callable, rng: Any, weight: Array) -> Start:
-    """Centres at chosen rows; for "kl" at the means of the rows nearest to them by "cosine"."""
+    """Put centres at chosen rows; for "kl" put them at the means of the rows nearest to these by "cosine"."""
     if "kl" not in features.distances:
         return _placed(features, choose(features, k, rng, weight), weight)
     blocks = zip(features.parts, features.weights, features.present, strict=True)
@@ -192,7 +194,7 @@ def _seeded(features: Features, k: int, choose: Callable, rng: Any, weight: Arra
 
 
 def _step(features: Features, state: Clustering, found: CenterTables, shift: Array) -> int:
-    """Give each row the cheapest centre and sum up anew; returns how many rows moved.
+    """Give each row the cheapest centre and sum up anew; return how many rows moved.
 
     The sums are products with one-hot matrices, because atomic additions would differ from run to run.
     """
@@ -209,7 +211,7 @@ def _step(features: Features, state: Clustering, found: CenterTables, shift: Arr
 
 
 def _sum_up(features: Features, state: Clustering) -> None:
-    """Sums, counts and masses anew from the labels."""
+    """Find sums, counts and masses anew from the labels."""
     if device_of(state.labels) == "cpu":
         cpu_features.sum_up(features, state)
         return
@@ -239,9 +241,9 @@ def _add_rows(features: Features, state: Clustering, begin: int, end: int, block
 
 
 def _refill(features: Features, state: Clustering) -> Array:
-    """Give each empty cluster the row farthest from its centre; returns the clusters that stay empty.
+    """Give each empty cluster the row farthest from its centre; return the clusters that stay empty.
 
-    They do where every row is at its centre: there are fewer distinct rows than clusters.
+    Some do where every row is at its centre: there are fewer distinct rows than clusters.
     """
     empty = state.empty
     for k in namespace(empty).nonzero(empty)[0].tolist():
@@ -256,7 +258,7 @@ def _refill(features: Features, state: Clustering) -> Array:
 
 
 def _costs(features: Features, state: Clustering) -> Array:
-    """The distance of each row from the mean of its cluster; 0 where it is absent from a block."""
+    """Return the distance of each row from the mean of its cluster; it is 0 for a row that is absent from a block."""
     position = distances.positions(features, state.sums, state.masses)
     found = distances.tables(features, position, state.empty)
     xp, label = namespace(found.offset), state.labels
@@ -267,7 +269,7 @@ def _costs(features: Features, state: Clustering) -> Array:
 
 
 def _given(features: Features, init: Any) -> list:
-    """Positions of the caller's centres."""
+    """Find the positions of the caller's centres."""
     centers = init if isinstance(init, list) else [init]
     return positions_of(features, _add_means(features, centers, -1))
 
@@ -277,7 +279,7 @@ def _add_means(features: Features, centers: list, sign: int) -> list:
 
 
 def _result(features: Features, state: Clustering, kept: Array, costs: list[float], n_iter: int) -> KMeans:
-    """Of the clusters that are kept: those that have rows."""
+    """Make the result from the clusters that are kept: those that have rows."""
     xp = namespace(state.labels)
     labels = (kept.cumsum() - 1).astype("int32")[state.labels]
     if features.whole is not None:

@@ -1,4 +1,4 @@
-"""Rows to begin k-means over features with: greedy k-means++ from a sample of the rows, or random ones."""
+"""k-means over features begins with rows: greedy k-means++ chooses them from a sample, or they are drawn at random."""
 
 import math
 from typing import Any
@@ -12,9 +12,10 @@ SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sam
 
 
 def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
-    """Greedy k-means++: positions of rows, each the best of a few that are drawn with probability proportional to cost.
+    """Choose rows by greedy k-means++, and return their positions.
 
-    Fewer than k if no cost is left.
+    Each is the best of a few that are drawn with probability proportional to cost. There are fewer than k if no cost is
+    left.
     """
     weight = weight if features.whole is None else weight * features.whole
     rows = seed_rows(len(features.square), k, rng)
@@ -37,7 +38,7 @@ def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
 
 
 def random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
-    """Positions of rows drawn at random from those that are absent from no block."""
+    """Draw rows at random from those that are absent from no block, and return their positions."""
     xp = namespace(features.square)
     whole = xp.arange(len(features.square)) if features.whole is None else xp.nonzero(features.whole)[0]
     rows = whole[to_device(rng.choice(len(whole), min(k, len(whole)), replace=False), device_of(whole))]
@@ -45,13 +46,13 @@ def random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
 
 
 def seed_rows(n: int, k: int, rng: Any) -> Any:
-    """The random rows that the k-means++ of k clusters draws from, on the host; None: all n."""
+    """Draw the random rows, on the host, that the k-means++ of k clusters draws from; None stands for all n."""
     size = max(SEED_ROWS, SEED_ROWS_PER_CLUSTER * k)
     return None if n <= size else rng.choice(n, size, replace=False)
 
 
 def _costs_of_all(features: Features, position: list) -> Array:
-    """The distance of each centre, by rows, from each row, by columns."""
+    """Return the distance of each centre, by rows, from each row, by columns."""
     xp = namespace(features.square)
     found = distances.tables(features, position, xp.zeros(len(position[0]), bool))
     if device_of(found.offset) == "cpu":
@@ -63,7 +64,7 @@ def _costs_of_all(features: Features, position: list) -> Array:
 
 
 def _draw(potential: Array, n: int, rng: Any) -> Array:
-    """Rows with probability proportional to their potential, which is rounded so that prefix sums are exact."""
+    """Draw rows with probability proportional to their potential, which is rounded so that prefix sums are exact."""
     xp = namespace(potential)
     scale = 2.0**62 / (len(potential) * float(potential.max()))
     ends = xp.cumsum((potential * scale).astype("int64"))
@@ -73,5 +74,5 @@ def _draw(potential: Array, n: int, rng: Any) -> Array:
 
 
 def positions_of(features: Features, centers: list) -> list:
-    """Where centres are that are rows, or means of rows."""
+    """Place centres that are rows, or means of rows."""
     return distances.positions(features, centers, [namespace(center).ones(len(center)) for center in centers])

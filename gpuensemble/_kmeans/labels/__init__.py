@@ -1,1 +1,1 @@
-"""k-means over a table of labels in blocks: exact sums, the same bits everywhere. Start with `lloyd`."""
+"""k-means over a table of labels in blocks has exact sums, and the same bits everywhere. Start with `lloyd`."""

@@ -1,4 +1,4 @@
-"""Assignment of rows to clusters for one set of tables after another, leaving out the rows that cannot have moved."""
+"""Rows are assigned to clusters for one set of tables after another; rows that cannot have moved are left out."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ LARGEST = 3e38  # a slack that float32 holds
 
 
 class Drift(NamedTuple):
-    """By how much the margin of a row may have shrunk from one set of tables to the next; on the host."""
+    """This tells how much the margin of a row may have shrunk from one set of tables to the next; it is on the host."""
 
     edges: Any  # of the bins of weights
     rounding: Any  # of each bin: a bound of the rounding error of a margin
@@ -25,7 +25,7 @@ class Drift(NamedTuple):
 
 @dataclass
 class DriftBounds:
-    """Bounds of the drift from each set of tables to the next.
+    """This bounds the drift from each set of tables to the next.
 
     A row whose margin, the second least cost minus the least, is larger than what the changes of the tables since its
     last evaluation can have taken off it keeps its label. Rounding errors are taken off as well, so that the labels
@@ -63,14 +63,17 @@ class DriftBounds:
 
 @dataclass
 class Slacks:
-    """A cache: the labels of a block's rows, and what is left of their margins, the slack."""
+    """This cache remembers the labels of a block's rows and their slack: what is left of their margins."""
 
     labels: Array
     slack: Any = None  # float32; None: not known
     bin: Array | None = None  # of each row's weight; None: there is one bin
 
     def to(self, tables: CostTables, drift: Drift | None, m: Membership, rows_of: Any) -> int:
-        """New labels for new tables; returns how many rows were evaluated. `rows_of(index)`: Rows of all or some."""
+        """Find the labels for new tables, and return how many rows were evaluated.
+
+        `rows_of(index)` gives the `Rows` of some rows, or of all for None.
+        """
         some = None if drift is None else self._unsure(drift, m.device)
         if drift is None or some is None:
             weight = rows_of(None).weight
@@ -87,7 +90,7 @@ class Slacks:
         return len(some)
 
     def _unsure(self, drift: Drift, device: str) -> Array | None:
-        """The rows that may have moved; None: many, or not known."""
+        """Return the rows that may have moved; None stands for many of them, or for not known."""
         if self.slack is None or drift.most is None:
             return None
         xp = namespace(self.labels)
@@ -113,12 +116,12 @@ def _slack(cost: Array, second: Array, rounding: Any, bins: Array | None) -> Arr
 
 
 def _looked_up(of_bins: Any, bins: Array | None) -> Any:
-    """Of each row, from a value for each bin: a number where there is one bin."""
+    """Give each row the value of its bin; where there is one bin, return its value as a number."""
     return float(of_bins[0]) if bins is None else to_device(of_bins, device_of(bins))[bins]
 
 
 def drift_bounds(before: CostTables, after: CostTables, widths: Any, complete: bool, edges: Any) -> Any:
-    """For each bin of weights and each label: how much the margin of a row may have shrunk from one table to the next.
+    """Bound how much the margin of a row may have shrunk from one table to the next, by bin of weights and by label.
 
     The cost of cluster k changes by the change of the table, somewhere between its least and largest entry in each
     partition, plus the weight times the change of the per-partition costs; with holes a partition may not count. The
@@ -136,14 +139,14 @@ def drift_bounds(before: CostTables, after: CostTables, widths: Any, complete: b
 
 
 def _at_ends(side: Any, of_parts: Any, limit: Any, edges: Any) -> Any:
-    """A bound of the change of cost for weights at the edges, edges x K; with `limit` a partition may not count."""
+    """Bound the change of cost for weights at the edges, edges x K; with `limit` a partition may not count."""
     if limit is None:
         return side.sum(0) + edges[:, None] * of_parts.sum(0)
     return np.stack([limit(side + edge * of_parts, 0).sum(0) for edge in edges])
 
 
 def _least_of_others(x: Any) -> Any:
-    """The least entry of each row without the column itself."""
+    """Return the least entry of each row without the column itself."""
     if x.shape[1] == 1:
         return np.zeros_like(x)
     order = np.sort(x, axis=1)

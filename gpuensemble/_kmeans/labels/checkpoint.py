@@ -1,6 +1,7 @@
-"""The state of a fit in a file: written every few iterations, whole or not at all; nothing in it is unpickled.
+"""A checkpoint keeps the state of a fit in a file.
 
-The file knows what it belongs to: the content of the table, row by row, and every parameter that changes the result.
+It is written every few iterations, whole or not at all; nothing in it is unpickled. The file knows what it belongs to:
+the content of the table, row by row, and every parameter that changes the result.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ MAGIC = b"gpuensemble checkpoint 2\n"  # another number whenever the content mea
 
 
 class Saved(NamedTuple):
-    """How far a fit got."""
+    """This says how far a fit got: at which start it was, how far in it, and what the best start before it found."""
 
     entropy: Any  # of the random draws
     run: int  # the number of the current start
@@ -34,7 +35,7 @@ class Saved(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A file, what it belongs to, and whether to go on from it."""
+    """A checkpoint names a file, says what the file belongs to, and whether to go on from it."""
 
     path: str
     key: str
@@ -47,25 +48,28 @@ class Checkpoint(NamedTuple):
             save(self.path, self.key, saved)
 
     def load(self, problem: Problem) -> Saved | None:
-        """What is to be gone on from; None: nothing."""
+        """Load the state that a fit is to go on from; return None if there is nothing to go on from."""
         return load(self.path, self.key, problem) if self.resume else None
 
 
 def key_of(table: Table, parameters: dict[str, Any]) -> str:
-    """A name for the content of a table, in the order of its rows, and for parameters."""
+    """Make a key of the content of a table, in the order of its rows, and of parameters."""
     parts = [f"{name}={_canonical(value)}" for name, value in sorted(parameters.items())]
     parts += [str(table.n_rows), _canonical(table.widths), _canonical(table.weight), *map(str, content(table))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def content(table: Table) -> tuple[int, int]:
-    """Two hashes of all labels and of the order of the rows: sums over rows, the same for any blocks and workers."""
+    """Make two hashes of all labels and of the order of the rows.
+
+    They are sums over rows, and so the same for any blocks and workers.
+    """
     one, two = table.total(_content)
     return one % WORD, two % WORD
 
 
 def _content(block: Block) -> tuple[int, int]:
-    """The sums over the rows of a block, as integers without an end."""
+    """Sum the hashes over the rows of a block, as integers that cannot overflow."""
     codes = block.m.codes
     xp = namespace(codes)
     hashes = block.of_table(rows.hashes(codes, 0, canonical=True))
@@ -80,7 +84,7 @@ def _content(block: Block) -> tuple[int, int]:
 
 
 def _canonical(value: Any) -> str:
-    """A text that is the same for equal values: numbers of any type, arrays in any library."""
+    """Make a text that is the same for equal values: numbers of any type, arrays in any library."""
     if value is None or isinstance(value, str):
         return repr(value)
     if isinstance(value, bool | np.bool_):
@@ -112,7 +116,7 @@ def save(path: str, key: str, saved: Saved) -> None:
 
 
 def load(path: str, key: str, problem: Problem) -> Saved | None:
-    """What a fit of the same table and parameters left there; None if there is no file."""
+    """Load what a fit of the same table and parameters left in the file; return None if there is no file."""
     if not Path(path).exists():
         return None
     text = Path(path).read_bytes()

@@ -1,4 +1,4 @@
-"""What SEC and KCC make of counts: tables of costs and objectives, computed on the host in float64."""
+"""Costs say what SEC and KCC make of counts: tables of costs and objectives, computed on the host in float64."""
 
 import math
 import operator
@@ -15,39 +15,39 @@ from gpuensemble.membership import Membership
 
 
 class Costs(Protocol):
-    """What a method makes of statistics, on the host. Costs leave out a constant of each row."""
+    """Costs say what a method makes of statistics, on the host; they leave out a constant of each row."""
 
     identity: int
     dtype: str
 
     @property
     def scale(self) -> float:
-        """What tables and constants are multiplied by."""
+        """Return the factor that tables and constants are multiplied by."""
 
     @property
     def counts_weight(self) -> bool:
-        """Whether repeating the whole data multiplies the objective."""
+        """Tell whether repeating the whole data multiplies the objective."""
 
     @property
     def weights(self) -> tuple[float, float] | None:
-        """The least and the largest weight of a row; None: all are 1."""
+        """Return the least and the largest weight of a row; None means that all are 1."""
 
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
-        """What the method knows of each row; the constant on demand."""
+        """Work out what the method knows of each row; the constant comes on demand."""
 
     def tables(self, statistics: Statistics, summed: bool) -> CostTables:
-        """The cost of each cluster; `summed`: the per-partition costs as one row."""
+        """Make the table of what each cluster costs; with `summed` the per-partition costs are one row."""
 
     def terms(self, statistics: Statistics) -> Any:
-        """Numbers whose sum, with the constants of all rows divided by `scale`, the method minimises."""
+        """Return numbers whose sum, with the constants of all rows divided by `scale`, the method minimises."""
 
     def centers(self, statistics: Statistics) -> Any:
-        """The centres of the clusters, C x K."""
+        """Return the centres of the clusters, C x K."""
 
 
 @dataclass(eq=False)
 class SECCosts(Lasting):
-    """Weighted k-means of the rows b(x) / w(x) with weights w(x): Theorem 1 of SEC, with holes Theorem 6.
+    """SEC is weighted k-means of the rows b(x) / w(x) with weights w(x): Theorem 1 of SEC, with holes Theorem 6.
 
     With centres m[c, k] = N[c, k] / W[i, k], weights mu_i of partitions and e_c of clusters, the cost of x in k, over
     the observed i, is w(x) sum_i mu_i sum_{c in i} e_c m[c, k]^2 - 2 sum_i mu_i e_c(x) m[c(x), k].
@@ -67,7 +67,7 @@ class SECCosts(Lasting):
 
     @classmethod
     def of(cls, table: Table, weighting: Weighting) -> "SECCosts":
-        """Make the costs of a table: two passes over it."""
+        """Make the costs of a table, in two passes over it."""
         partition_weight, cluster_weight, dtype, cluster_unit = weighting
         of_column, count = partition_weight.repeat(table.widths)[:, None], sizes(table)[:, None]
         weighted, unit = count, 1.0
@@ -84,7 +84,7 @@ class SECCosts(Lasting):
         return cls(table.widths, dtype, of_column, weighted, unit, shift, scale, (low, high))
 
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
-        """Degrees, masses and constants of any rows; degrees come from the sizes of the clusters at `fit`."""
+        """Work out degrees, masses and constants of any rows; degrees come from the sizes of the clusters at `fit`."""
         degrees = _shifted(m.gather_sum(self.sizes)[:, 0], self.shift)
         mass = degrees if multiplicity is None else degrees * multiplicity
         left_out = m.gather_sum(self.of_column)[:, 0] * (self.scale / self.unit) / degrees if constant else None
@@ -100,15 +100,18 @@ class SECCosts(Lasting):
         return CostTables(table.astype(self.dtype, copy=False), parts.astype(self.dtype))
 
     def terms(self, statistics: Statistics) -> Any:
-        """-sum_i mu_i sum_k (sum_c e_c N[c, k]^2) / W[i, k]: the objective without sum_x (sum_i mu_i e_c(x)) / w(x)."""
+        """Return the terms of the objective without the constants.
+
+        It is -sum_i mu_i sum_k (sum_c e_c N[c, k]^2) / W[i, k], and the constants add sum_x (sum_i mu_i e_c(x)) / w(x).
+        """
         return -(self._squares(statistics) * (inverse(statistics.masses) / self.unit))
 
     def centers(self, statistics: Statistics) -> Any:
-        """The centres m[c, k]."""
+        """Return the centres m[c, k]."""
         return statistics.counts * per_column(inverse(statistics.masses) / self.unit, self.widths)
 
     def _squares(self, statistics: Statistics) -> Any:
-        """sum_{c in i} mu_i e_c N[c, k]^2, which is needed twice: for the objective, then for the next tables."""
+        """Return sum_{c in i} mu_i e_c N[c, k]^2, which is needed twice: by the objective, then by the next tables."""
         if self.last[0] is not statistics:
             squares = statistics.counts.astype("float64")
             squares *= squares
@@ -122,11 +125,11 @@ class SECCosts(Lasting):
 
 @dataclass(eq=False)
 class KCCCosts(Lasting):
-    """k-means with equal weights, the distance chosen by the utility; every utility is a table.
+    """KCC is k-means with equal weights, whose distance the utility chooses; every utility is a table.
 
-    m[c, k] = N[c, k] / n[i, k] is the distribution of partition i in cluster k. Cost of x in k, over the observed i:
-    category |b_i - m_i|^2, entropy -log m[c(x), k], cosine 1 - m[c(x), k] / |m_i|; the first and last less 1 per label.
-    A label counts e_c times, if clusters have weights.
+    m[c, k] = N[c, k] / n[i, k] is the distribution of partition i in cluster k. The cost of x in k, over the observed
+    i, is |b_i - m_i|^2 for category, -log m[c(x), k] for entropy and 1 - m[c(x), k] / |m_i| for cosine; the first and
+    last less 1 per label. A label counts e_c times, if clusters have weights.
     """
 
     widths: Any
@@ -143,7 +146,7 @@ class KCCCosts(Lasting):
 
     @classmethod
     def of(cls, utility: str, normalized: bool, table: Table, weighting: Weighting) -> "KCCCosts":
-        """Make the costs of a table: one pass over it."""
+        """Make the costs of a table, in one pass over it."""
         partition_weight, cluster_weight, dtype, cluster_unit = weighting
         widths = table.widths
         of_label = 1.0 if cluster_weight is None else cluster_weight[:, None] * cluster_unit
@@ -155,7 +158,7 @@ class KCCCosts(Lasting):
         return cls(widths, dtype, utility, of_label, share, of_partition, of_column, _near_one(of_column))
 
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
-        """Rows have equal weights; the constant is the weight of a row's labels, 0 for the entropy utility."""
+        """Give all rows equal weights; the constant is the weight of a row's labels, 0 for the entropy utility."""
         of_column = self.of_column * (self.scale * (self.utility != "entropy"))
         left_out = m.gather_sum(of_column)[:, 0] if constant else None
         return Rows(multiplicity, None, None, left_out)
@@ -175,7 +178,7 @@ class KCCCosts(Lasting):
         return CostTables(cost.astype(self.dtype, copy=False), np.zeros((1, cost.shape[1]), self.dtype))
 
     def terms(self, statistics: Statistics) -> Any:
-        """The sum of the costs from counts alone, without the constants of the rows."""
+        """Return terms whose sum is the sum of the costs without the constants of the rows, from counts alone."""
         counts = statistics.counts * self.of_label
         if self.utility == "entropy":
             return self.of_partition * by_partition(
@@ -186,38 +189,38 @@ class KCCCosts(Lasting):
         return -self.of_partition * explained
 
     def centers(self, statistics: Statistics) -> Any:
-        """The centres m[c, k]."""
+        """Return the centres m[c, k]."""
         counts = statistics.counts * self.of_label
         return counts * per_column(inverse(by_partition(counts, self.widths)), self.widths)
 
     def _minus_log(self, counts: Any) -> Any:
-        """-log m[c, k]; a cluster that a partition did not see has the distribution of the whole partition."""
+        """Return -log m[c, k]; a cluster that a partition did not see has the distribution of the whole partition."""
         sums = per_column(by_partition(counts, self.widths), self.widths)
         with np.errstate(divide="ignore"):
             return -np.log(np.where(sums > 0, counts * inverse(sums), self.share))
 
 
 def _near_one(weights: Any) -> float:
-    """A power of two that brings the largest of these weights to between 1 and 2; 1 where all are 0."""
+    """Return a power of two that brings the largest of these weights to between 1 and 2; 1 where all are 0."""
     largest = float(weights.max())
     return 2.0 ** (1 - math.frexp(largest)[1]) if largest > 0 else 1.0
 
 
 def _extremes(block: Block, of_clusters: Any) -> tuple[int, int]:
-    """The least and the largest degree."""
+    """Return the least and the largest degree of the rows of a block."""
     degrees = block.m.gather_sum(of_clusters)[:, 0]
     return int(degrees.min()), int(degrees.max())
 
 
 def _shifted(degrees: Array, shift: int) -> Array:
-    """Degrees without their last bits, rounded; at least 1, also for a cluster of rows that do not count."""
+    """Round degrees to leave out their last bits; they are at least 1, also for a cluster of rows that do not count."""
     if shift:
         degrees = (degrees + ((1 << shift) >> 1)) >> shift
     return namespace(degrees).maximum(degrees, 1)
 
 
 def _normalization(share: Any, widths: Any, utility: str) -> Any:
-    """1 / |P_i|^2, 1 / H(P_i) or 1 / |P_i|; 0 for a partition of one cluster."""
+    """Return 1 / |P_i|^2, 1 / H(P_i) or 1 / |P_i| of each partition, and 0 for a partition of one cluster."""
     if utility == "entropy":
         size = by_partition(-share * np.log(np.where(share > 0, share, 1)), widths)
     else:

@@ -1,7 +1,8 @@
-"""Lloyd's k-means over a table in blocks: exact objectives, counts updated from the rows that moved, emptied clusters.
+"""Lloyd's k-means runs over a table in blocks, and keeps its objectives exact.
 
 What is summed over rows are integers, and tables are made on the host from them, so that a run has the same bits on
-every device and for any blocks. `Costs` say what a method does with those integers.
+every device and for any blocks. Counts are updated from the rows that moved, and a cluster that was left empty gets a
+row. `Costs` say what a method does with the integers.
 
 Labels are not kept: a `Labelling` tells how those of any block are found, and what a block remembers of them is a
 cache. So a block that was lost is worked out again, and a run is saved as a few small tables.
@@ -30,7 +31,7 @@ MOVED_SHARE = 0.2  # up to this share of moved rows the next counts are updated,
 
 
 class Problem(NamedTuple):
-    """What k-means solves: a table, what clusters of its rows cost, and how many of them there are to be."""
+    """This is what k-means solves: a table, what clusters of its rows cost, and how many of them there are to be."""
 
     table: Table
     costs: Costs
@@ -39,41 +40,41 @@ class Problem(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, costs: Costs, n_clusters: int) -> "Problem":
-        """State the problem: two passes over the table, to add up the constants of its rows."""
+        """State the problem; two passes over the table add up the constants of its rows."""
         return cls(table, costs, n_clusters, _total_constant(table, costs) / costs.scale)
 
     def tables(self, statistics: Statistics) -> CostTables:
-        """What the clusters of a partition cost."""
+        """Make the tables of what the clusters of a partition cost."""
         return self.costs.tables(statistics, self.table.complete)
 
     def objective(self, statistics: Statistics) -> float:
-        """What the method minimises, exactly rounded from its terms."""
+        """Return what the method minimises, exactly rounded from its terms."""
         return math.fsum([self.total, *self.costs.terms(statistics).ravel().tolist()])
 
 
 class Labelling(Protocol):
-    """How the labels of a block are found; it is `Lasting`."""
+    """A labelling tells how the labels of a block are found; it is `Lasting`."""
 
     identity: int
 
     def labels(self, block: Block, costs: Costs) -> Array:
-        """The labels of the rows of block.m."""
+        """Find the labels of the rows of block.m."""
 
 
 @dataclass(eq=False)
 class Given(Lasting):
-    """Labels as they are: one for each row of the table, where no rows are merged."""
+    """This labelling takes labels as they are: one for each row of the table, where no rows are merged."""
 
     all: Array
 
     def labels(self, block: Block, costs: Costs) -> Array:
-        """The labels of the rows of block.m."""
+        """Return the labels of the rows of block.m."""
         return to_device(self.all[block.first : block.first + block.n_rows], block.m.device)
 
 
 @dataclass(eq=False)
 class ByCosts(Lasting):
-    """The cheapest cluster by tables of costs, except for rows that fill a cluster which was left empty."""
+    """This labelling takes the cheapest cluster by tables of costs, except for rows that fill a cluster left empty."""
 
     statistics: Statistics  # what the tables are made of
     tables: CostTables
@@ -83,7 +84,7 @@ class ByCosts(Lasting):
         return self.__dict__ | {"statistics": None}  # workers need the tables only
 
     def labels(self, block: Block, costs: Costs) -> Array:
-        """The labels of the rows of block.m."""
+        """Find the labels of the rows of block.m."""
         found, *_ = evaluate(block.m, self.tables, rows_of(block, costs).weight)
         for codes, k in self.fillers:
             found[_equal(block.m.codes, codes)] = k
@@ -91,27 +92,27 @@ class ByCosts(Lasting):
 
 
 class Progress(NamedTuple):
-    """How far a run has got."""
+    """This tells how far a run has got: how its labels are found, their statistics, and its objectives."""
 
     labelling: Any
     statistics: Statistics
-    path: list[float]  # the objective at the start and after each iteration
+    path: list[float]  # the objective at the start and after each iteration that lowered it
     evaluated: list[float]  # the share of rows whose costs were computed, in each iteration
     converged: bool = False
 
     @property
     def objective(self) -> float:
-        """The objective after the last iteration."""
+        """Return the objective after the last iteration."""
         return self.path[-1]
 
 
 def rows_of(block: Block, costs: Costs) -> Rows:
-    """What the method knows of the block's rows; kept where there is memory."""
+    """Return what the method knows of the block's rows; it is kept where there is memory."""
     return block.kept("rows", costs.identity, lambda: costs.rows(block.m, block.multiplicity))
 
 
 class _RowsOfStep:
-    """What a step needs of the rows, all or some of them: worked out once at most, without the constants."""
+    """This tells what a step needs of all rows or of some: it is worked out once at most, without the constants."""
 
     def __init__(self, block: Block, costs: Costs):
         self.block, self.costs = block, costs
@@ -135,8 +136,8 @@ def lloyd(
 ) -> Progress:
     """Assign and update until the objective no longer falls.
 
-    `start` is a labelling, or the progress of a run that was cut off. `skip`: whether rows that cannot have moved are
-    left out; None: where that pays. It changes no label.
+    `start` is a labelling, or the progress of a run that was cut off. `skip` says whether rows that cannot have moved
+    are left out; None leaves them out where that pays. It changes no label.
     """
     table, costs, n_clusters, _ = problem
     if not isinstance(start, Progress):
@@ -178,9 +179,10 @@ def lloyd(
 def step(
     block: Block, costs: Costs, before: Any, after: ByCosts, drift: Drift | None, n_clusters: int, anew: bool
 ) -> tuple:
-    """Counts and masses by the new tables (`anew`), or by how much they change; rows that moved, evaluated, and all.
+    """Label the rows of a block by new tables, and return what adds up over the blocks.
 
-    Without a `drift` every row is evaluated.
+    That is counts and masses by the new tables (`anew`), or by how much they change; then the number of rows that
+    moved, that were evaluated, and of all. Without a `drift` every row is evaluated.
     """
     slacks = block.recalled("slacks", before.identity) or Slacks(before.labels(block, costs))
     old = slacks.labels
@@ -213,14 +215,17 @@ def _count(block: Block, costs: Costs, labelling: Any, n_clusters: int) -> tuple
 
 
 def _fillers(table: Table, costs: Costs, tables: CostTables, empty: list[int]) -> tuple:
-    """The costliest rows for the clusters that were left empty, while there are rows off their centre."""
+    """Choose the costliest rows for the clusters that were left empty, while there are rows off their centre."""
     found = [row for rows in table.each(_costliest, costs, tables, len(empty)) for row in rows]
     distinct = dict.fromkeys(codes for _, codes in sorted(found, key=lambda row: -row[0]))
     return tuple(zip(distinct, empty, strict=False))
 
 
 def _costliest(block: Block, costs: Costs, tables: CostTables, n: int) -> list[tuple[float, tuple[int, ...]]]:
-    """The cost and the codes of the n rows of the largest cost, the first of equals; none that costs nothing."""
+    """Find the cost and the codes of the n costliest distinct rows, the first of equals.
+
+    Rows that cost nothing are left out.
+    """
     m, rows = block.m, rows_of(block, costs)
     _, cost, _ = evaluate(m, tables, rows.weight)
     full = rows.constant + cost
@@ -239,15 +244,16 @@ def _costliest(block: Block, costs: Costs, tables: CostTables, n: int) -> list[t
 
 
 def _equal(codes: Array, row: tuple[int, ...]) -> Array:
-    """Which rows are equal to this one."""
+    """Tell which rows are equal to this one."""
     xp = namespace(codes)
     return (codes == to_device(xp.asarray(row).astype(codes.dtype), device_of(codes))).all(1)
 
 
 def finish(block: Block, costs: Costs, labelling: Any, tables: CostTables) -> tuple[Array, Array]:
-    """The label of each row of the table, and 1 - (cost of the best cluster) / (cost of the second), 0 .. 1.
+    """Find the label of each row of the table, and its confidence.
 
-    Without a labelling the label is that of the best cluster.
+    The confidence is 1 - (cost of the best cluster) / (cost of the second), 0 .. 1. Without a labelling the label is
+    that of the best cluster.
     """
     rows = rows_of(block, costs)
     found, cost, second = evaluate(block.m, tables, rows.weight)
@@ -257,7 +263,7 @@ def finish(block: Block, costs: Costs, labelling: Any, tables: CostTables) -> tu
 
 
 def labels_of(block: Block, costs: Costs, labelling: Any) -> tuple[Array]:
-    """The label of each row of the table."""
+    """Find the label of each row of the table."""
     slacks = block.recalled("slacks", labelling.identity)
     return (block.of_table(labelling.labels(block, costs) if slacks is None else slacks.labels),)
 
@@ -281,6 +287,6 @@ def _sum_of_constants(block: Block, costs: Costs, scale: float) -> int:
 
 
 def _constants(block: Block, costs: Costs) -> Array:
-    """The constant of each row of the table, times its weight."""
+    """Return the constant of each row of the table, times its weight."""
     constant = block.of_table(rows_of(block, costs).constant)
     return constant if block.weight is None else constant * block.weight

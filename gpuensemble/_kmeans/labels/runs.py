@@ -1,4 +1,4 @@
-"""The best of several runs of k-means: a function of the problem, of its starts, and of what a checkpoint holds."""
+"""The best of several runs of k-means depends on the problem, on its starts, and on what a checkpoint holds."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from gpuensemble._kmeans.labels.lloyd import Labelling, Problem, Progress, lloyd
 
 
 class Starts(NamedTuple):
-    """How runs begin."""
+    """This says how many runs there are, and how each begins."""
 
     number: int
     labelling: Callable[[Any], Labelling]  # of a random generator
@@ -30,7 +30,9 @@ def best_run(
     Parameters
     ----------
     problem : Problem
+        The table, what clusters of its rows cost, and how many there are to be.
     starts : Starts
+        How many runs there are, and how each begins.
     max_iter : int
         Most iterations of a run.
     seeds : SeedSequence

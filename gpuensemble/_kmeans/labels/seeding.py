@@ -1,4 +1,4 @@
-"""Starting partitions for k-means over a table in blocks: k-means++ and random rows.
+"""k-means++ or random rows give a first partition to k-means over a table in blocks.
 
 Random draws are made on the host. Potentials are rounded to integers and drawn from with exact sums, in the order of
 the table's rows, so that a seed means the same rows on every device, for any blocks, and with equal rows merged or not.
@@ -26,18 +26,18 @@ CANDIDATES = 8
 
 @dataclass(eq=False)
 class Seeded(Lasting):
-    """Each row goes to the nearest of the chosen rows: a labelling."""
+    """This labelling sends each row to the nearest of the chosen rows."""
 
     tables: CostTables
 
     def labels(self, block: Block, costs: Costs) -> Array:
-        """The labels of the rows of block.m."""
+        """Find the labels of the rows of block.m."""
         found, *_ = evaluate(block.m, self.tables, rows_of(block, costs).weight)
         return found
 
 
 class Seeds(NamedTuple):
-    """The rows that were chosen so far."""
+    """This holds the rows that were chosen so far."""
 
     of: Lasting  # this seeding, which the blocks' caches know by its identity
     costs: Costs
@@ -47,9 +47,9 @@ class Seeds(NamedTuple):
 
 
 class Distances(NamedTuple):
-    """What a block remembers: of each row the distance to the nearest of the first `known` rows that were chosen.
+    """A block remembers this: the distance of each row to the nearest of the first `known` rows that were chosen.
 
-    And that to the nearest of them and of one more, for each of the candidates that were tried last.
+    `with_candidates` is the distance to the nearest of them and of one more, for each of the candidates tried last.
     """
 
     known: int
@@ -58,7 +58,7 @@ class Distances(NamedTuple):
 
 
 def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
-    """The nearest of rows that greedy k-means++ has chosen."""
+    """Choose rows by greedy k-means++, and send each row to the nearest of them."""
     seeds = Seeds(Lasting(), costs, None, 0.0)
     chosen = _drawn(table, seeds, table.each(_masses, costs), rng, 1)
     seeds = seeds._replace(chosen=chosen)
@@ -78,7 +78,7 @@ def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
 
 
 def random_rows(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
-    """The nearest of rows drawn at random."""
+    """Draw rows at random, and send each row to the nearest of them."""
     counted = None if table.weight is None else table.weight.nonzero()[0]
     population = table.n_rows if counted is None else counted
     size = min(table.n_rows if counted is None else len(counted), n_clusters)
@@ -92,7 +92,7 @@ def _nearest(costs: Costs, chosen: Membership) -> Seeded:
 
 
 def _alone(costs: Costs, chosen: Membership) -> Statistics:
-    """The statistics of clusters of one row each."""
+    """Return the statistics of clusters of one row each."""
     labels = namespace(chosen.codes).arange(len(chosen.codes), dtype="int32")
     return statistics_of(chosen, costs.rows(chosen, constant=False), labels, len(labels))
 
@@ -103,7 +103,7 @@ def _joined(chosen: Membership, candidates: Membership, best: int) -> Membership
 
 
 def _drawn(table: Table, seeds: Seeds, totals: list[int], rng: Any, n: int) -> Membership:
-    """Rows drawn in proportion to their potentials, or, before one is chosen, to their masses."""
+    """Draw rows in proportion to their potentials or, before one is chosen, to their masses."""
     calls: dict[int, tuple] = {}
     order = []
     ends = list(itertools.accumulate(totals))
@@ -122,19 +122,22 @@ def _masses(block: Block, costs: Costs) -> int:
 
 
 def _unit_mass(block: Block, costs: Costs) -> Array:
-    """The mass of each row of m, for a multiplicity of 1."""
+    """Return the mass of each row of m, for a multiplicity of 1."""
     mass = costs.rows(block.m, constant=False).mass
     return namespace(block.m.codes).ones(len(block.m.codes), "int64") if mass is None else mass
 
 
 def _of_table(block: Block, of_m: Array) -> Array:
-    """Integers of the rows of m for the rows of the table, times their weights."""
+    """Spread integers of the rows of m over the rows of the table, times their weights."""
     values = block.of_table(of_m)
     return values if block.weight is None else values * block.weight
 
 
 def _located(block: Block, seeds: Seeds, offsets: list[int]) -> list:
-    """The codes, on the host, of the rows where the running sum of potentials (or masses) passes the offsets."""
+    """Find where the running sum of potentials (or masses) passes the offsets; return the codes of the rows there.
+
+    The codes are on the host.
+    """
     drawn_by_mass = seeds.chosen is None
     units = _unit_mass(block, seeds.costs) if drawn_by_mass else _rounded(_to_chosen(block, seeds), seeds.scale)
     sums = _of_table(block, units).cumsum()
@@ -143,13 +146,13 @@ def _located(block: Block, seeds: Seeds, offsets: list[int]) -> list:
 
 
 def _farthest(block: Block, seeds: Seeds) -> float:
-    """The largest distance of a row that counts from the chosen ones."""
+    """Return how far the farthest row that counts is from the chosen rows."""
     distance = _to_chosen(block, seeds)
     return float((distance if block.multiplicity is None else distance * (block.multiplicity > 0)).max())
 
 
 def _potentials(block: Block, seeds: Seeds, candidates: Membership | None) -> Any:
-    """The sum of the potentials of all rows if a candidate is chosen next, for each of them; on the host."""
+    """Sum the potentials of all rows, for each candidate as if it were chosen next; the sums are on the host."""
     nearest = _to_chosen(block, seeds)[:, None]
     if candidates is not None:
         nearest = namespace(nearest).minimum(nearest, _distances(block, seeds.costs, candidates))
@@ -164,7 +167,7 @@ def _rounded(distance: Array, scale: float) -> Array:
 
 
 def _to_chosen(block: Block, seeds: Seeds) -> Array:
-    """The distance of each row of m to the nearest of the chosen rows; remembered, and brought up to date."""
+    """Return the distance of each row of m to the nearest chosen row; it is remembered, and brought up to date."""
     n_chosen = len(seeds.chosen.codes)
     last: Distances | None = block.recalled("distances", seeds.of.identity)
     if last is not None and last.known == n_chosen:
@@ -184,7 +187,7 @@ def _remember(block: Block, seeds: Seeds, distances: Distances) -> None:
 
 
 def _distances(block: Block, costs: Costs, chosen: Membership) -> Array:
-    """The full cost of every row in clusters of one chosen row each, in float64."""
+    """Return the full cost of every row in clusters of one chosen row each, in float64."""
     m, rows = block.m, rows_of(block, costs)
     tables = costs.tables(_alone(costs, chosen), m.complete)
     cost = products.gather_sum(m, to_device(tables.table, m.device))

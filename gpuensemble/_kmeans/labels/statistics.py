@@ -1,8 +1,6 @@
-"""What k-means over labels is made of: statistics of clusters, what a method knows of rows, tables of costs.
+"""k-means over labels is made of these: statistics of clusters, what a method knows of rows, and tables of costs.
 
-Words: a hole is a label that is missing. The degree of a row is the sum of the sizes of its clusters. Its multiplicity
-is how often it counts, and its mass what it adds to a cluster's mass: for SEC its degree times its multiplicity. The
-constant of a row is the part of its cost that does not depend on the cluster, which tables leave out.
+CONTRIBUTING.md defines the words.
 """
 
 from typing import Any, NamedTuple
@@ -15,14 +13,14 @@ from gpuensemble.membership import Membership
 
 
 class Statistics(NamedTuple):
-    """What a partition is to a method, in integers on the host."""
+    """This is all that a method needs to know of a partition, in integers on the host."""
 
     counts: Any  # C x K: multiplicity of the rows of a column that have a label
     masses: Any  # r x K, or 1 x K without holes: sum of the masses of the rows of a label that a partition saw; or None
 
 
 class Rows(NamedTuple):
-    """What a method knows of each row, on the device of the codes."""
+    """This is what a method knows of each row, on the device of the codes."""
 
     multiplicity: Array | None  # integers; None: all 1
     mass: Array | None  # integers that the statistics of a cluster add up; None: not needed
@@ -30,24 +28,24 @@ class Rows(NamedTuple):
     constant: Any  # what the tables leave out; None: not asked for
 
     def take(self, index: Array) -> "Rows":
-        """The same of some rows."""
+        """Return what is known of some of the rows."""
         return Rows(*(None if x is None else x[index] for x in self))
 
 
 class CostTables(NamedTuple):
-    """What each cluster costs: the arguments of `Membership.assign`, on the host."""
+    """This says what each cluster costs: the arguments of `Membership.assign`, on the host."""
 
     table: Any  # C x K
     per_partition: Any  # r x K, or 1 x K: their sum, the same for every row
 
 
 def evaluate(m: Membership, tables: CostTables, weight: Array | None) -> tuple[Array, Array, Array]:
-    """Find the cheapest cluster of each row: labels, costs and the costs of the runners-up."""
+    """Find the cheapest cluster of each row; return labels, costs and the costs of the runners-up."""
     return products.assign(m, to_device(tables.table, m.device), to_device(tables.per_partition, m.device), weight)
 
 
 def confidence(best: Array, second: Array) -> Array:
-    """1 - best / second of what the nearest cluster and the next cost each row, 0 .. 1; 0 where both cost nothing."""
+    """Return 1 - best / second of what the nearest cluster and the next cost: 0 .. 1, and 0 where both cost nothing."""
     xp = namespace(best)
     best, second = xp.maximum(best, 0), xp.maximum(second, 0)
     known = xp.isfinite(best) & (second > 0)
@@ -77,5 +75,5 @@ def per_column(x: Any, widths: Any) -> Any:
 
 
 def inverse(x: Any) -> Any:
-    """1 / x, and 0 where x is 0."""
+    """Return 1 / x, and 0 where x is 0."""
     return np.where(x > 0, 1.0 / np.where(x > 0, x, 1), 0.0)

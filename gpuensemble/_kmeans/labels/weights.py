@@ -1,4 +1,4 @@
-"""Weights of clusters, and the sizes and contingency tables that they come from: exact sums over blocks."""
+"""Clusters get weights from their sizes and contingency tables, which are exact sums over blocks."""
 
 import math
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ CELLS = 1 << 22  # of contingency tables counted in one go
 
 
 class Weighting(NamedTuple):
-    """How much partitions and clusters count, and the type that costs are in."""
+    """This says how much partitions and clusters count, and the type that costs are in."""
 
     partitions: Any  # r numbers
     clusters: Any  # C whole numbers of units; None: all count the same
@@ -25,7 +25,7 @@ class Weighting(NamedTuple):
 
 
 def in_units(given: Any) -> tuple[Any, float]:
-    """Weights of clusters as whole numbers of a unit, 2**-20 of the largest rounded down to a power of two; the unit.
+    """Round weights of clusters to whole numbers of a unit, 2**-20 of the largest or a bit less; return both.
 
     A cluster counts a unit at least, so that every row has a degree: 0 stands for that.
     """
@@ -38,7 +38,7 @@ def in_units(given: Any) -> tuple[Any, float]:
 
 
 def sizes(table: Table) -> Any:
-    """The size of each cluster of all partitions."""
+    """Return the size of each cluster of all partitions."""
     return table.total(_sizes)
 
 
@@ -47,9 +47,10 @@ def _sizes(block: Block) -> Any:
 
 
 def entropy_weights(table: Table) -> Any:
-    """Weights of clusters in units of 1 / UNIT: exp(-h_c / (THETA r)), h_c the entropy of the others' labels inside c.
+    """Weigh each cluster by how well the other partitions agree inside it.
 
-    After Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
+    The weight is exp(-h_c / (THETA r)) in units of 1 / UNIT, h_c the entropy of the others' labels inside c. After
+    Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
     """
     entropies, first, r = [], 0, len(table.widths)
     while first < r:
@@ -65,7 +66,7 @@ def entropy_weights(table: Table) -> Any:
 
 
 def _contingencies(block: Block, first: int, last: int) -> tuple:
-    """The contingency tables of partitions first .. last - 1 with all partitions, on the host."""
+    """Count the contingency tables of partitions first .. last - 1 with all partitions, on the host."""
     m, multiplicity = block.m, block.multiplicity
     xp = namespace(m.codes)
     hole = xp.asarray(-1).astype(m.codes.dtype)
@@ -82,6 +83,6 @@ def _contingencies(block: Block, first: int, last: int) -> tuple:
 
 
 def _entropy(counts: Any, widths: Any) -> Any:
-    """The entropy of each partition's labels inside each cluster, in bits: r x K."""
+    """Return the entropy of each partition's labels inside each cluster, in bits: r x K."""
     share = counts * per_column(inverse(by_partition(counts, widths)), widths)
     return by_partition(-share * np.log2(np.where(share > 0, share, 1)), widths)

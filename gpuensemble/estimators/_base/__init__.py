@@ -1,1 +1,1 @@
-"""What the estimators share: scikit-learn's side, the template of each family, and the registry of methods."""
+"""The estimators share this: scikit-learn's side, the template of each family, and the registry of methods."""

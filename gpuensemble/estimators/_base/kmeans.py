@@ -1,4 +1,4 @@
-"""What SEC and KCC share: k-means over the membership operator as a scikit-learn estimator."""
+"""SEC and KCC share this: k-means over the membership operator as a scikit-learn estimator."""
 
 import abc
 import warnings
@@ -30,7 +30,10 @@ WITHOUT_EFFECT = frozenset(["device", "verbose", "client", "out", "checkpoint", 
 
 
 class KMeansConsensus(StreamedConsensus, abc.ABC):
-    """k-means over a table of labels; a subclass says what clusters cost, and what k-means++ measures by."""
+    """This template runs k-means over a table of labels.
+
+    A subclass says what clusters cost, and what k-means++ measures by.
+    """
 
     _skip: bool | None = None  # whether rows that cannot move are left out; None: where it pays
 
@@ -55,21 +58,21 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         self._store(problem, run, source)
 
     def _predicted(self, m: Membership) -> Array:
-        """The cheapest cluster of each row."""
+        """Find the cheapest cluster of each row."""
         tables = self._fitted_costs.tables(self._statistics, m.complete)
         found, *_ = evaluate(m, tables, self._fitted_costs.rows(m).weight)
         return found
 
     @abc.abstractmethod
     def _costs(self, table: Table, weighting: Weighting) -> Costs:
-        """What clusters cost."""
+        """Say what clusters cost."""
 
     def _seeding_costs(self, problem: Problem, weighting: Weighting) -> Costs:
-        """What k-means++ measures by."""
+        """Say what k-means++ measures by."""
         return problem.costs
 
     def _checked_start(self, table: Table) -> Any:
-        """One of STARTS, or a label vector on the device in which no cluster is empty."""
+        """Return one of STARTS, or a label vector on the device in which no cluster is empty."""
         checks.integer(self.max_iter, "max_iter", 1)
         checks.integer(self.n_init, "n_init", 1)
         if isinstance(self.init, str):
@@ -95,7 +98,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         return Weighting(of_partitions, clusters, dtype, unit)
 
     def _labelling(self, start: Any, problem: Problem, weighting: Weighting, rng: Any) -> Labelling:
-        """How the labels of a start are found."""
+        """Make the labelling that a start begins with."""
         table = problem.table
         if not isinstance(start, str):
             return Given(start)
@@ -106,7 +109,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         return seed(table, self._seeding_costs(problem, weighting), self.n_clusters, rng)
 
     def _checkpoint(self, table: Table, n_starts: int) -> Checkpoint | None:
-        """The file that the state is kept in; None: no file was asked for.
+        """Name the file that the state is kept in; return None if no file was asked for.
 
         A single run may go on with another `max_iter`; of several, those that are over have used the old one.
         """
@@ -117,7 +120,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         return Checkpoint(self.checkpoint, key_of(table, parameters | {"method": type(self).__name__}), self.resume)
 
     def _store(self, problem: Problem, run: Progress, source: Source) -> None:
-        """Results, in the caller's library; what `predict` needs, on the host."""
+        """Store results in the caller's library, and what `predict` needs on the host."""
         if not run.converged:
             warnings.warn(
                 f"`max_iter` = {self.max_iter} iterations did not lead to convergence; the objective last fell "
@@ -139,9 +142,10 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         self.evaluated_ = run.evaluated
 
     def _without_empty(self, run: Progress) -> tuple[Statistics, Any]:
-        """The statistics of the clusters that are not empty, fewer than asked for only where rows are; a labelling.
+        """Return the statistics of the clusters that are not empty, and a labelling.
 
-        The labelling is None where the labels are the cheapest by the tables of the statistics.
+        There are fewer clusters than asked for only where there are fewer distinct rows. The labelling is None where
+        the labels are the cheapest by the tables of the statistics.
         """
         counts, masses = run.statistics
         used = (counts > 0).any(0)
@@ -153,7 +157,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
 
 
 def _merged(table: InMemory) -> InMemory:
-    """Distinct rows with their multiplicities where a sample of rows says that at least half of them are copies."""
+    """Merge equal rows into one with its multiplicity, if a sample says that at least half of the rows are copies."""
     m, weight = table.block.m, table.block.weight
     n = len(m.codes)
     sample = m.take(slice(None, None, max(1, n // MERGE_SAMPLE))) if n > 1 else None

@@ -1,4 +1,4 @@
-"""What our estimators share with scikit-learn's: pickling, and for those of label tables tags and names of columns."""
+"""Our estimators share this with scikit-learn's: pickling, and for those of label tables tags and names of columns."""
 
 import warnings
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from gpuensemble._array.devices import device_of, to_host
 
 
 class HiddenParameter:
-    """A parameter whose name scikit-learn keeps for a method: set and got by name, but no attribute.
+    """A hidden parameter has a name that scikit-learn keeps for a method: it can be set and got, but is no attribute.
 
     What has an attribute `transform` counts as a transformer in pipelines and in scikit-learn's checks.
     """
@@ -26,7 +26,7 @@ class HiddenParameter:
 
 
 class Consensus(ClusterMixin, BaseEstimator):
-    """An estimator whose pickle holds NumPy arrays only, so that it loads on a machine without CuPy.
+    """The pickle of such an estimator holds NumPy arrays only, so that it loads on a machine without CuPy.
 
     What the registry wants to know of a method is said by class attributes.
     """
@@ -38,7 +38,13 @@ class Consensus(ClusterMixin, BaseEstimator):
     _takes_holes: ClassVar[bool] = True
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters by name, hidden ones too."""
+        """Return the parameters by name, hidden ones too.
+
+        Parameters
+        ----------
+        deep : bool
+            Not used: no parameter is an estimator.
+        """
         hidden = [name for name in self._get_param_names() if isinstance(_declared(type(self), name), HiddenParameter)]
         shown = {name: getattr(self, name) for name in self._get_param_names() if name not in hidden}
         return shown | {name: self.__dict__[name] for name in hidden}
@@ -49,7 +55,7 @@ class Consensus(ClusterMixin, BaseEstimator):
 
 
 class LabelConsensus(Consensus):
-    """An estimator whose input is a table of labels, samples x partitions.
+    """The input of such an estimator is a table of labels, samples x partitions.
 
     `fit` sets `n_features_in_`, the number of partitions, and `feature_names_in_` if a DataFrame names them by text.
     """
@@ -63,7 +69,7 @@ class LabelConsensus(Consensus):
         return tags
 
     def _remember_columns(self, labels: Any, n_partitions: int) -> None:
-        """What `fit` saw."""
+        """Remember how many columns `fit` saw, and their names."""
         self.n_features_in_ = n_partitions
         names = _names(labels)
         if names is not None:
@@ -92,7 +98,7 @@ class LabelConsensus(Consensus):
 
 
 def _names(labels: Any) -> Any:
-    """The names of a DataFrame's columns, as objects, if all are text."""
+    """Return the names of a DataFrame's columns, as objects, if all are text."""
     columns = getattr(labels, "columns", None)
     if columns is None or not all(isinstance(name, str) for name in columns):
         return None
@@ -100,5 +106,5 @@ def _names(labels: Any) -> Any:
 
 
 def _declared(kind: type, name: str) -> Any:
-    """What a class, or one that it inherits from, has under that name; None: nothing."""
+    """Return what a class, or one that it inherits from, has under that name; None if there is nothing."""
     return next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None)

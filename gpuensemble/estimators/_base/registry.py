@@ -1,4 +1,4 @@
-"""The methods: what lies in the folder of estimators. Commands, checks, benches and law tests find them here.
+"""The registry finds the methods in the folder of estimators, for commands, checks, benches and law tests.
 
 A module there that does not begin with an underscore has one estimator, whose name in lower case, without underscores,
 is the module's. The class attributes of `Consensus` say what else there is to know.
@@ -13,7 +13,7 @@ from gpuensemble import estimators
 
 
 class Method(NamedTuple):
-    """A method: what commands and tables call it, its estimator, and parameters that differ from the defaults."""
+    """A method has a name and a title for commands and tables, an estimator, and parameters other than the defaults."""
 
     name: str
     title: str
@@ -22,57 +22,60 @@ class Method(NamedTuple):
 
     @property
     def of_views(self) -> bool:
-        """Whether its input is a list of feature matrices; else a table of labels."""
+        """Tell whether its input is a list of feature matrices; else it is a table of labels."""
         return self.estimator._of_views
 
     @property
     def holes(self) -> bool:
-        """Whether it takes a table with holes."""
+        """Tell whether it takes a table with holes."""
         return self.estimator._takes_holes
 
     @property
     def square(self) -> bool:
-        """Whether it works on n x n arrays, over and over."""
+        """Tell whether it works on n x n arrays, over and over."""
         return self.estimator._is_square
 
     def make(self, n_clusters: int, seed: int | None, device: str, verbose: int = 0, **parameters: Any) -> Any:
-        """The estimator, not fitted."""
+        """Make the estimator, not fitted."""
         made = self.estimator(n_clusters, random_state=seed, device=device, verbose=verbose, **self.parameters)
         return made.set_params(**parameters)
 
 
 def modules() -> dict[str, str]:
-    """The modules of the estimators by the estimators' names in lower case; none of them is imported for this."""
+    """Return the modules of the estimators by the estimators' names in lower case; none is imported for this."""
     found = [info.name for info in pkgutil.iter_modules(estimators.__path__) if not info.name.startswith("_")]
     return {name.replace("_", ""): f"{estimators.__name__}.{name}" for name in found}
 
 
 def estimator(name: str) -> Any:
-    """The class of an estimator by its name, imported when first asked for; None: there is none."""
+    """Return the class of an estimator by its name, imported when first asked for; None if there is none."""
     module = modules().get(name.lower())
     return None if module is None else vars(import_module(module)).get(name)
 
 
 @functools.cache
 def methods() -> dict[str, Method]:
-    """All methods by name: of tables of labels first, the linear ones first among these."""
+    """Return all methods by name.
+
+    Those of tables of labels come first, and among these the ones that do not work on n x n arrays over and over.
+    """
     found = [method for module in modules().values() for method in _of_module(import_module(module))]
     found.sort(key=lambda method: (method.of_views, method.square, method.name))
     return {method.name: method for method in found}
 
 
 def of_labels() -> dict[str, Method]:
-    """The methods whose input is a table of labels."""
+    """Return the methods whose input is a table of labels."""
     return {name: method for name, method in methods().items() if not method.of_views}
 
 
 def of_views() -> dict[str, Method]:
-    """The methods whose input is a list of feature matrices."""
+    """Return the methods whose input is a list of feature matrices."""
     return {name: method for name, method in methods().items() if method.of_views}
 
 
 def _of_module(module: Any) -> list[Method]:
-    """The method of a module's estimator, and its variants."""
+    """Return the method of a module's estimator, and its variants."""
     name = module.__name__.rpartition(".")[2].replace("_", "")
     kind: Any = next(value for key, value in vars(module).items() if key.lower() == name and isinstance(value, type))
     plain = Method(module.__name__.rpartition(".")[2].replace("_", "-"), kind._title or kind.__name__, kind, {})

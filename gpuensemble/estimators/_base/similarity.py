@@ -1,4 +1,4 @@
-"""What the methods share that work on n x n matrices: from the co-association matrix to an affinity, and its labels."""
+"""The methods that work on n x n matrices share this: an affinity is made of the co-association matrix, and cut."""
 
 import abc
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from gpuensemble.membership import Membership, Merged
 
 
 class Refined(NamedTuple):
-    """What a method made of the co-association matrix."""
+    """A method returns this: what it made of the co-association matrix."""
 
     affinity: Callable[[], Array]  # makes what is cut into clusters; or the points, if it is cut by "points"
     results: dict[str, Any]  # what the estimator stores, by the name of the attribute
@@ -21,7 +21,10 @@ class Refined(NamedTuple):
 
 
 class SimilarityConsensus(LabelConsensus, abc.ABC):
-    """A method on n x n matrices: it supplies the step from the co-association matrix to an affinity."""
+    """This is the template of a method on n x n matrices.
+
+    A subclass supplies the step from the co-association matrix to an affinity.
+    """
 
     _arrays: ClassVar[int]  # n x n, at most at one time
 
@@ -33,10 +36,12 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
         labels : n x r table
             Any hashable labels; NaN, None and -1 are holes.
         y : ignored
+            Here for scikit-learn's pipelines.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
         device = choose_device(self.device, labels)
         self._check_parameters()
@@ -68,14 +73,14 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
 
     @abc.abstractmethod
     def _how(self) -> str:
-        """How the affinity is cut, as `_partition.affinity.labels` calls it."""
+        """Say how the affinity is cut, as `_partition.affinity.labels` calls it."""
 
     def _cut(self, refined: Refined, m: Membership, n_clusters: int, merged: Merged, rng: Any) -> Array:
         """Find the labels of all rows."""
         return affinity.labels(refined.affinity(), self._how(), n_clusters, merged, rng)
 
     def _possible_clusters(self, n_distinct: int) -> int:
-        """As many clusters as were asked for, or as there are distinct rows."""
+        """Return how many clusters there can be: as many as were asked for, or as there are distinct rows."""
         if n_distinct < self.n_clusters:
             self._warn_of_distinct_rows(n_distinct)
         return min(self.n_clusters, n_distinct)
@@ -88,14 +93,14 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
         if not (m.complete or self._takes_holes):
             holes = m.codes.size - int(m.sizes().sum())
             raise ValueError(
-                f"`labels` must be complete for {name}, got {holes} missing; SEC, KCC, PCE and RSEC can take holes."
+                f"`labels` must be complete for {name}, got {holes} missing; SEC, KCC, HBGF, EAC, PCE and RSEC take holes."
             )
         needed = self._arrays * n * n * (8 if dtype == "float64" else 4)
         checks.fits(needed, f"{name}'s {self._arrays} arrays of {n} x {n}", m.device, "SEC and KCC are linear in n")
 
 
 def _distance_within(m: Membership, labels: Array) -> float:
-    """The mean of 1 - S over the pairs of samples in one cluster, from counts: another n x n array is not needed."""
+    """Return the mean of 1 - S over the pairs of samples in one cluster, from counts, without another n x n array."""
     n_clusters = int(labels.max()) + 1
     counts = to_host(m.count(labels, n_clusters))
     sizes = [int((labels == k).sum()) for k in range(n_clusters)]

@@ -1,4 +1,4 @@
-"""What the methods share that are linear in n: tables in memory, on disk or on a cluster, prediction, confidence."""
+"""The methods that are linear in n share this: tables in memory, on disk or on a cluster, and prediction."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from gpuensemble.membership import Membership
 
 
 class Source(NamedTuple):
-    """A table as it came from the caller."""
+    """This holds a table as it came from the caller: its blocks, the unit of its weights, and the caller's device."""
 
     table: Table
     unit: float  # what one unit of its weights stands for
@@ -24,7 +24,7 @@ class Source(NamedTuple):
 
 
 class StreamedConsensus(LabelConsensus):
-    """A method of a table of labels in blocks; a subclass fits it, and labels new rows."""
+    """This is the template of a method of a table of labels in blocks; a subclass fits it, and labels new rows."""
 
     def fit(self, labels: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
         """Find the consensus of a table of labels.
@@ -36,6 +36,7 @@ class StreamedConsensus(LabelConsensus):
             path of a `.npy` file, of Parquet or of Zarr are streamed from disk; a Dask array or DataFrame stays where
             it is. The answer has the same bits for any blocks and any number of workers.
         y : ignored
+            Here for scikit-learn's pipelines.
         sample_weight : array of n numbers, optional
             Multiplicities: a whole weight equals that many copies of the row. Weights that are not whole are rounded to
             multiples of 2**-20 of the largest.
@@ -43,6 +44,7 @@ class StreamedConsensus(LabelConsensus):
         Returns
         -------
         self
+            The fitted estimator.
         """
         outputs.check(self.out, labels)
         refuse_input(getattr(self, "checkpoint", None), "checkpoint", labels)
@@ -57,7 +59,15 @@ class StreamedConsensus(LabelConsensus):
     def predict(self, labels: Any) -> Array:
         """Find the cluster of each row of another table with the same columns.
 
-        Labels that `fit` did not see count as holes; a warning says how many there are.
+        Parameters
+        ----------
+        labels : table in memory, as many columns as `fit` saw
+            Labels that `fit` did not see count as holes; a warning says how many there are.
+
+        Returns
+        -------
+        array of int32
+            The cluster of each row.
         """
         check_is_fitted(self)
         self._check_columns(labels)

@@ -1,4 +1,4 @@
-"""CMVC: the estimator, and the views that it takes."""
+"""CMVC has an estimator here, and the views that it takes."""
 
 from gpuensemble.estimators.cmvc.estimator import CMVC
 

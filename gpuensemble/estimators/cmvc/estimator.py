@@ -1,4 +1,4 @@
-"""CMVC: consensus guided multi-view clustering.
+"""CMVC, consensus guided multi-view clustering, clusters samples by several feature matrices.
 
 Liu, Fu: Consensus Guided Multi-View Clustering, ACM Transactions on Knowledge Discovery from Data, 2018.
 """
@@ -31,7 +31,7 @@ INNER_ITERATIONS = 300  # of each k-means inside, at most
 
 
 class Plan(NamedTuple):
-    """What a run needs to know."""
+    """This is what a run needs to know: the parameters of the estimator, and how to map over sub-views."""
 
     n_clusters: int
     distance: str
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A base partition: labels, -1 for an absent sample; the number of clusters; the cost of the features."""
+    """A base partition has labels, -1 for an absent sample; a number of clusters; the cost of the features."""
 
     labels: Array
     width: int
@@ -51,7 +51,7 @@ class Partition(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The outcome of a run."""
+    """A run returns this: the consensus, the base partitions, and the objective after each iteration."""
 
     labels: Array
     base: list[Partition]
@@ -60,21 +60,21 @@ class Run(NamedTuple):
 
     @property
     def objective(self) -> float:
-        """At the end."""
+        """Return the objective at the end."""
         return self.path[-1]
 
 
 class CMVC(Consensus):
-    """Consensus guided multi-view clustering: base partitions of all views and their consensus, together; linear in n.
+    """Consensus guided multi-view clustering clusters samples by several feature matrices; it is linear in n.
 
-    Minimises sum_v |X_v - H_v C_v|^2 + lambda |H_v - H* G_v|^2 over the base partitions H_v and the consensus H*
-    (Eq. 4), or the same with other distances. In turns, H* is found by `KCC` from the base partitions, and each H_v by
-    k-means guided by H*.
+    It finds base partitions H_v of all views together with their consensus H*. It minimises sum_v |X_v - H_v C_v|^2 +
+    lambda |H_v - H* G_v|^2 over both (Eq. 4), or the same with other distances. In turns, H* is found by `KCC` from the
+    base partitions, and each H_v by k-means guided by H*.
 
     Parameters
     ----------
     n_clusters : int
-        Of the consensus, and of each base partition.
+        The number of clusters of the consensus, and of each base partition.
     distance : {"cosine", "sqeuclidean", "kl"}
         |x| - x.c/|c|, |x - c|^2, or sum x log(x/c) of x and c as distributions, times the sum of x (Table 3); for
         features, and as the utility for partitions (Table 4). With "cosine" and "kl" a row counts by its size: rows of
@@ -93,22 +93,26 @@ class CMVC(Consensus):
     max_iter : int
         Most iterations. They end when the consensus stays the same.
     random_state : int, Generator or None
+        The seed of all draws.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
-        Of the views and of the cost tables; float64 by default.
+        The type of the views and of the cost tables; float64 by default.
     verbose : int
         1: a progress bar on stderr.
 
     Attributes
     ----------
     labels_ : array of n int32
+        The cluster of each sample.
     base_labels_ : array of int32, n x partitions
         The base partitions of the first view, then of the second, and so on; -1 where a sample is absent.
     objective_, objective_path_ : float, list of float
         Eq. 4 with the chosen distance, after each iteration. The approximate update may raise it.
     n_iter_ : int
+        The number of iterations.
     device_ : str
+        Where the work was done.
 
     Notes
     -----
@@ -166,12 +170,14 @@ class CMVC(Consensus):
             Dense or sparse, of NumPy, SciPy or CuPy, or DataFrames, in any mix. A sparse view stays sparse; on a GPU a
             block of its rows at a time is made dense. A dense row of NaN is a sample that is absent from the view.
         y : ignored
+            Here for scikit-learn's pipelines.
         present : n x views booleans, optional
             Where a sample is present. The rows of absent samples may hold anything.
 
         Returns
         -------
         self
+            The fitted estimator.
         """
         given = _entries(views)
         device = choose_device(self.device, *given)
@@ -210,7 +216,7 @@ class CMVC(Consensus):
         return checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
 
     def _store(self, run: Run, device: str, home: str) -> None:
-        """Results, in the caller's library."""
+        """Store results in the caller's library."""
         if run.changed:
             warnings.warn(
                 f"`max_iter` = {self.max_iter} iterations did not lead to convergence: the last one changed "
@@ -233,12 +239,12 @@ class CMVC(Consensus):
 
 
 def _entries(given: Any) -> list:
-    """What tells the library and device of each view."""
+    """Return what tells the library and device of each view."""
     return [csr.entries(X) for X in given] if isinstance(given, list | tuple) else []
 
 
 def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition], Array]:
-    """Algorithm 3, line 1: base partitions by k-means alone; and a first consensus, the best of several starts."""
+    """Find base partitions by k-means alone (Algorithm 3, line 1), and a first consensus, the best of some starts."""
     *rngs, last = generators(rng, len(parts) + 1)
 
     def alone(part: Features, rng: Any) -> Partition:
@@ -255,7 +261,7 @@ def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition],
 
 
 def run(parts: list[Features], base: list[Partition], labels: Array, plan: Plan, verbose: int = 0) -> Run:
-    """Algorithm 3 of CMVC, from base partitions and a consensus of them."""
+    """Run Algorithm 3 of CMVC, from base partitions and a consensus of them."""
     fused, _ = fuse(whole(membership(base)), labels, plan)
     path = []
     for _ in shown(range(plan.max_iter), "iterations", verbose, plan.max_iter):
@@ -270,14 +276,17 @@ def run(parts: list[Features], base: list[Partition], labels: Array, plan: Plan,
 
 
 def fuse(table: InMemory, labels: Array, plan: Plan, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
-    """Line 4: H* by k-means on [H_1 .. H_r], from the current one (Eqs. 3 and 21; with holes 23 and 25); its cost."""
+    """Find H* by k-means on [H_1 .. H_r], from the current one, and its cost (line 4).
+
+    It is Eqs. 3 and 21; with holes it is Eqs. 23 and 25.
+    """
     problem = Problem.of(table, _costs(table, UTILITIES[plan.distance]), plan.n_clusters)
     run = lloyd(problem, Given(labels), max_iter)
     return *table.columns(labels_of, (problem.costs, run.labelling), ("int32",)), run.objective
 
 
 def guide(parts: list[Features], base: list[Partition], labels: Array, plan: Plan) -> list[Partition]:
-    """Line 5: each H_v by k-means guided by H*, from the current one."""
+    """Find each H_v by k-means guided by H*, from the current one (line 5)."""
     if not plan.trade_off:
         guided: Sequence[Features] = parts
     elif plan.update == "approximate":  # Eqs. 17 and 22; with holes Eqs. 24 and 26
@@ -296,7 +305,7 @@ def guide(parts: list[Features], base: list[Partition], labels: Array, plan: Pla
 
 
 def _partition(part: Features, plan: Plan, rng: Any = None, **options: Any) -> Partition:
-    """k-means to convergence. Samples that are absent from the features may have been placed by the guide."""
+    """Run k-means to convergence. The guide may have placed samples that are absent from the features: they get -1."""
     found = features.kmeans(part, plan.n_clusters, rng, max_iter=INNER_ITERATIONS, tol=0, **options)
     labels, present = found.labels, part.present[0]
     if present is not None:
@@ -305,7 +314,7 @@ def _partition(part: Features, plan: Plan, rng: Any = None, **options: Any) -> P
 
 
 def membership(base: list[Partition]) -> Membership:
-    """H = [H_1 .. H_r], line 3."""
+    """Make H = [H_1 .. H_r] (line 3)."""
     codes = namespace(base[0].labels).stack([one.labels for one in base], axis=1)
     return Membership(codes, [one.width for one in base], device=device_of(codes))
 

@@ -1,4 +1,4 @@
-"""Views: feature matrices of the same samples, which a sample may be absent from; and their random sub-views."""
+"""Views are feature matrices of the same samples, which a sample may be absent from; sub-views have random columns."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -9,14 +9,14 @@ from gpuensemble._kmeans.features.distances import FeatureBlock, Features, prepa
 
 
 class View(NamedTuple):
-    """A matrix, and which rows are present in it; the other rows are 0."""
+    """A view is a matrix, and which rows are present in it; the other rows are 0."""
 
     X: Any  # array or Csr
     present: Array | None  # n booleans; None: all
 
 
 def checked(given: Any, present: Any, distance: str, device: str, dtype: str) -> list[View]:
-    """The caller's views, on the device and in the dtype.
+    """Check the caller's views, and bring them to the device and the dtype.
 
     Parameters
     ----------
@@ -27,6 +27,7 @@ def checked(given: Any, present: Any, distance: str, device: str, dtype: str) ->
     distance : str
         What it cannot measure is refused, in the rows that are present.
     device, dtype : str
+        Where the views go, and the type of their numbers.
     """
     given = _listed(given)
     matrices = [csr.unchecked(X, f"views[{v}]", device) for v, X in enumerate(given)]
@@ -59,7 +60,7 @@ def _common_length(matrices: list) -> int:
 
 
 def _presence(present: Any, n: int, n_views: int, device: str) -> list[Array]:
-    """Of each view: n booleans."""
+    """Check `present`, and return n booleans for each view."""
     present = checks.array(present, "present", device, 2)
     if present.shape != (n, n_views):
         raise ValueError(f"`present` must be n_samples x views = {n} x {n_views}, got shape {present.shape}.")
@@ -72,7 +73,7 @@ def _presence(present: Any, n: int, n_views: int, device: str) -> list[Array]:
 
 
 def _without_absent(X: Any, marked: Array | None) -> View:
-    """Zeros for rows that are not marked as present, or hold nothing but NaN."""
+    """Put zeros into rows that are not marked as present, or hold nothing but NaN."""
     xp = namespace(csr.entries(X))
     present = marked
     if not isinstance(X, csr.Csr):
@@ -108,7 +109,7 @@ def refuse_unseen(present: list, rows: Sequence, rule: str, fault: str) -> None:
 
 
 def subviews(views: list[View], n_subviews: int, feature_ratio: float, distance: str, rng: Any) -> Iterator[Features]:
-    """Random columns of each view, n_subviews times; each is used as often as any other of the view, or once more.
+    """Yield random columns of each view, n_subviews times; a column is used as often as any other, or once more.
 
     For "cosine" and "kl" a row that is all zero in the columns of a sub-view is absent from it, and a sub-view in which
     no row is present is left out.

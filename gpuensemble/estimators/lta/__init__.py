@@ -1,4 +1,4 @@
-"""LTA: the estimator, and the solver of its Algorithm 2."""
+"""LTA has an estimator here, and the solver of its Algorithm 2."""
 
 from gpuensemble.estimators.lta.estimator import LTA
 

@@ -1,4 +1,4 @@
-"""LTA: low-rank tensor approximation of the coherent-link and the co-association matrix.
+"""LTA approximates the coherent-link and the co-association matrix by a tensor of low rank.
 
 Jia, Liu, Hou, Zhang: Clustering Ensemble Meets Low-rank Tensor Approximation, AAAI 2021.
 """
@@ -22,25 +22,26 @@ ORDER = 'The result of `transform="sample"` depends on the order of the rows; th
 
 
 class LTA(SimilarityConsensus):
-    """Low-rank tensor approximation: the co-association matrix refined by the links all partitions agree on, n x n.
+    """Low-rank tensor approximation refines the co-association matrix by links that all partitions agree on.
 
-    The coherent links M (1 where two samples agree in every partition) and the co-association A are stacked, and a
-    tensor P of low rank is sought near both (Eq. 9): min |P|_* + lambda |E|_F^2, with P2 + E = A, P1 = 1 where M = 1,
-    both slices symmetric and within [0, 1]. The samples are then clustered by P2.
+    It works on n x n arrays. The coherent links M (1 where two samples agree in every partition) and the co-association
+    A are stacked, and a tensor P of low rank is sought near both (Eq. 9): min |P|_* + lambda |E|_F^2, with P2 + E = A,
+    P1 = 1 where M = 1, both slices symmetric and within [0, 1]. The samples are then clustered by P2.
 
     **The published form, ``transform="sample"``, depends on the order of the samples**, and the published data sets are
     sorted by class. On the authors' base partitions, 10 of them, the accuracy as stored / with shuffled rows / of the
     plain co-association is: MF 0.99 / 0.62 / 0.51, BinAlpha 0.91 / 0.19 / 0.46, Semeion 0.99 / 0.13 / 0.63, Texture
     0.99 / 0.23 / 0.62, MNIST 0.98 / 0.19 / 0.52. With 60 % of the base labels replaced by noise the stored order of MF
-    still "finds" 0.96: what is found is the order. Of shuffled rows often nothing is left but one constant column, and
-    the labels are then arbitrary. The default, ``transform="partition"``, does not depend on the order, and gains
-    nothing over the plain co-association matrix. 1000 shuffled rows, 5 draws of 10 partitions, accuracy / `EAC`'s:
-    spectral BinAlpha 0.47 / 0.46, Semeion 0.58 / 0.59, VS (846 rows) 0.38 / 0.39; average linkage 0.43 / 0.43,
-    0.54 / 0.65, 0.38 / 0.40.
+    still "finds" 0.96: what is found is the order. Of shuffled rows often nothing is left but one column of equal
+    entries, and the labels are then arbitrary. The default, ``transform="partition"``, does not depend on the order,
+    and gains nothing over the plain co-association matrix. On 1000 shuffled rows, 5 draws of 10 partitions, accuracy /
+    `EAC`'s is: spectral BinAlpha 0.47 / 0.46, Semeion 0.58 / 0.59, VS (846 rows) 0.38 / 0.39; average linkage
+    0.43 / 0.43, 0.54 / 0.65, 0.38 / 0.40.
 
     Parameters
     ----------
     n_clusters : int
+        The number of clusters of the consensus.
     lambda_error : float
         lambda, greater than 0: what an entry of E costs.
     transform : {"partition", "sample"}
@@ -54,27 +55,31 @@ class LTA(SimilarityConsensus):
         float32 a value below 5e-8 n cannot be asked for: the run stops when residuals were below 5e-8 n for 60
         iterations.
     max_iter : int
+        Most iterations.
     random_state : int, Generator or None
-        For "spectral" only.
+        The seed of the draws, for "spectral" only.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
-        float64 by default.
+        The type of the matrices; float64 by default.
     verbose : int
         1: a progress bar on stderr.
 
     Attributes
     ----------
     labels_ : array of n int32
+        The cluster of each sample.
     coassociation_ : array, n x n
         (P2 + P2') / 2; it may leave [0, 1] by as much as the last residual.
     n_iter_ : int
+        The number of iterations.
     objective_, objective_path_ : float, list of float
         |P|_* + lambda |E|_F^2, at the end and after each iteration. It is no measure of progress: the first iterates
         violate the constraints.
     residual_path_ : list of float
         The largest entry of the residuals after each iteration.
     device_ : str
+        Where the work was done.
 
     Notes
     -----
@@ -128,7 +133,7 @@ class LTA(SimilarityConsensus):
         checks.integer(self.max_iter, "max_iter", 1)
 
     def _refined(self, m: Membership, n_clusters: int, dtype: str, streams: Iterator) -> Refined:
-        """The co-association matrix refined by Algorithm 2."""
+        """Refine the co-association matrix by Algorithm 2."""
         if self._transform == "sample":
             warnings.warn(ORDER, stacklevel=3)
         run = solver.coassociation(m, self._transform, self.lambda_error, self.tol, self.max_iter, dtype, self.verbose)
@@ -141,7 +146,7 @@ class LTA(SimilarityConsensus):
             )
 
         def within_bounds() -> Array:
-            """The refined matrix, whose entries may lie outside of [0, 1] by the residual; in float64."""
+            """Clip the refined matrix to [0, 1], which its entries may leave by the residual; in float64."""
             return namespace(run.coassociation).clip(run.coassociation.astype("float64"), 0, 1)
 
         results = {"coassociation_": run.coassociation, "residual_path_": run.residual_path}

@@ -1,4 +1,4 @@
-"""The refined co-association matrix of LTA: Algorithm 2 on few arrays.
+"""The solver refines the co-association matrix of LTA: it runs Algorithm 2 on few arrays.
 
 Jia, Liu, Hou, Zhang: Clustering Ensemble Meets Low-rank Tensor Approximation, AAAI 2021.
 
@@ -29,7 +29,7 @@ COUNTED_ROWS = 256  # rows at a time in which values are counted
 
 
 class Step(NamedTuple):
-    """The factors of an iteration with penalty mu, and those of the T of the next one."""
+    """This holds the factors of an iteration with penalty mu, and those of the T of the next one."""
 
     mu: float
     inverse: float  # 1 / mu
@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
 
 class Variables(NamedTuple):
-    """The variables between two iterations."""
+    """This holds the variables between two iterations: all that Algorithm 2 needs to go on."""
 
     tensor: Array  # T1 and T2
     similarity: Array  # A
@@ -50,7 +50,7 @@ class Variables(NamedTuple):
 
 
 class Refined(NamedTuple):
-    """The symmetric part of P2, and of each iteration the largest entry of the residuals and the objective."""
+    """A run returns this: the symmetric part of P2, and of each iteration the largest residual and the objective."""
 
     coassociation: Array
     residual_path: list[float]
@@ -61,7 +61,7 @@ class Refined(NamedTuple):
 def coassociation(
     m: Membership, transform: str, lambda_error: float, tol: float, max_iter: int, dtype: str, verbose: int = 0
 ) -> Refined:
-    """Algorithm 2 from zero, until no entry of the residuals is as large as `tol`.
+    """Run Algorithm 2 from zero, until no entry of the residuals is as large as `tol`.
 
     In float32 rounding keeps the residuals up, in proportion to the largest singular values. So a `tol` below
     FLOAT32_TOL * n is read as: below FLOAT32_TOL * n for FLOAT32_HOLD iterations in a row, about as many as float64
@@ -97,7 +97,7 @@ def coassociation(
 
 
 def steps(lambda_error: float) -> Iterator[Step]:
-    """Without an end: mu grows by a tenth each time (Eq. 22)."""
+    """Yield the steps without an end: mu grows by a tenth each time (Eq. 22)."""
     mu = MU
     while True:
         following = min(mu * GROWTH, MU_MAX)
@@ -107,14 +107,14 @@ def steps(lambda_error: float) -> Iterator[Step]:
 
 
 def _square(error: Array, copies: Array, group: Array | None) -> Array:
-    """|E|_F^2 over all rows."""
+    """Return |E|_F^2 over all rows."""
     if group is None:
         return namespace(error).einsum("ij,ij->", error, error)  # on the CPU faster than a dot product of two threads
     return copies @ ((error * error) @ copies.astype(error.dtype))
 
 
 def _symmetric(second: Array, group: Array | None) -> Array:
-    """The symmetric part, of all rows."""
+    """Return the symmetric part, of all rows."""
     symmetric = second + second.T
     symmetric *= 0.5
     return symmetric if group is None else symmetric[group][:, group]
@@ -126,7 +126,7 @@ def _symmetric(second: Array, group: Array | None) -> Array:
 def _while_zero(
     m: Membership, copies: Array, transform: str, lambda_error: float, max_iter: int, dtype: str
 ) -> tuple[Variables, np.ndarray]:
-    """The state after the first iterations, all with P = 0, and their residuals and objectives.
+    """Run the first iterations, all with P = 0; return the state after them, and their residuals and objectives.
 
     As long as P is zero, an entry of a variable depends on the same entry of A alone, which has r + 1 values. So the
     iterations run on a small matrix of these values, until a bound says that a singular value may pass the threshold.
@@ -153,7 +153,7 @@ def _while_zero(
 
 
 def _small(r: int, dtype: str) -> tuple[Variables, tuple]:
-    """The state at the start for a symmetric A that has the values 0, 1/r, ..., 1, and where it has them."""
+    """Make the state at the start for a symmetric A with the values 0, 1/r, ..., 1, and say where it has them."""
     side = math.isqrt(2 * (r + 1)) + 1
     rows, columns = np.triu_indices(side)
     values = np.ones((side, side), dtype)
@@ -163,7 +163,7 @@ def _small(r: int, dtype: str) -> tuple[Variables, tuple]:
 
 
 def _counts(level: Array, copies: Array, r: int) -> np.ndarray:
-    """How often each row of A has each of its r + 1 values, on the host; in blocks of rows, to need little memory."""
+    """Count how often each row of A has each of its r + 1 values, on the host; blocks of rows need little memory."""
     xp, n = namespace(level), len(level)
     found = []
     for rows in spans(n, COUNTED_ROWS):
@@ -175,7 +175,7 @@ def _counts(level: Array, copies: Array, r: int) -> np.ndarray:
 
 
 def _bound(tables: list[np.ndarray], counts: np.ndarray, transform: str) -> float:
-    """No singular value of a slice is larger, if entries of T1 and T2 are those of two tables."""
+    """Bound the singular values of all slices, if entries of T1 and T2 are those of two tables."""
     first, second = tables
     if transform == "partition":  # sums of a row's absolute values
         return max(float((counts @ abs(x)).max()) for x in (first + second, first - second))
@@ -186,26 +186,26 @@ def _bound(tables: list[np.ndarray], counts: np.ndarray, transform: str) -> floa
 
 
 class Partitions:
-    """P for the transform along the two stacked matrices, both symmetric; P2 is kept, in whose place the next T2 comes.
+    """This makes P for the transform along the two stacked matrices, both symmetric.
 
-    A row stands for `copies` equal ones.
+    P2 is kept, since the next T2 comes in its place. A row stands for `copies` equal ones.
     """
 
     def __init__(self, copies: Array):
         self.copies, self.last = copies, None
 
     def __call__(self, tensor: Array, tau: float) -> Array:
-        """T becomes P; returns its norm."""
+        """Turn T into P, in place; return its norm."""
         self.last = None  # beside the prox there is no room for it
         norm = prox.tensor_nuclear_symmetric(tensor, tau, self.copies)
         self.last = tensor[1].copy()
         return norm
 
     def second(self) -> Array:
-        """The last P2."""
+        """Return the last P2."""
         return self.last
 
 
 def shrinkage(transform: str, tensor: Array, copies: Array) -> Any:
-    """What makes P of T (Eq. 12), in place; along the samples, as published, each Fourier slice is n x 2."""
+    """Return what makes P of T (Eq. 12), in place; along the samples, as published, each Fourier slice is n x 2."""
     return Partitions(copies) if transform == "partition" else prox.SlicePairs(tensor)

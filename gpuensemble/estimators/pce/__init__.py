@@ -1,4 +1,4 @@
-"""PCE: the estimator, its start, its block steps, and the table that it fills."""
+"""PCE has an estimator here, its start, its block steps, and the table that it fills."""
 
 from gpuensemble.estimators.pce.estimator import PCE
 

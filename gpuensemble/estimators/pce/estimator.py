@@ -1,4 +1,4 @@
-"""PCE: partial clustering ensemble.
+"""PCE, partial clustering ensemble, fills the holes of base partitions while it finds their consensus.
 
 Zhou, Du, Liu, Ling, Ji, Li, Shen: Partial Clustering Ensemble, IEEE Transactions on Knowledge and Data Engineering,
 2024.
@@ -24,7 +24,7 @@ GROWTH, GROWING = 1.1, 10  # lambda is multiplied by GROWTH after each of the fi
 
 
 class Run(NamedTuple):
-    """The outcome of a run."""
+    """A run returns this: the last state, its objectives, and whether it converged."""
 
     state: steps.State
     path: list[float]  # the objective after each iteration
@@ -33,15 +33,16 @@ class Run(NamedTuple):
 
 
 class PCE(LabelConsensus):
-    """Partial clustering ensemble: fills the holes of base partitions and averages them at the same time, linear in n.
+    """Partial clustering ensemble fills the holes of base partitions while it averages them; it is linear in n.
 
-    Minimises |V (F - sum_i a_i Y_i R_i)|^2 - lambda |v|_1 + gamma |Y - F R|^2 over all of: F with F'F = s^2 I, the
+    It minimises |V (F - sum_i a_i Y_i R_i)|^2 - lambda |v|_1 + gamma |Y - F R|^2 over all of: F with F'F = s^2 I, the
     labels Y_i of holes, rotations R_i and R, weights a of the partitions (positive, of sum 1), reliabilities v of the
     samples (0 to 1), and the consensus Y (Eq. 4 of the paper), one block at a time.
 
     Parameters
     ----------
     n_clusters : int
+        The number of clusters of the consensus.
     gamma : float
         Weight of the consensus Y. The paper finds 0.1 to 10^4 equally good.
     init : {"aligned", "identity"}
@@ -54,14 +55,15 @@ class PCE(LabelConsensus):
         A run ends when lambda has stopped growing (after ten iterations) and the objective falls by at most `tol` times
         n (1 + gamma).
     max_iter : int
+        Most iterations.
     self_paced : bool
         False: all reliabilities are 1, and the objective has no term with lambda.
     random_state : int, Generator or None
-        For the iteration that finds the singular vectors; it hardly changes the result.
+        The seed of the iteration that finds the singular vectors; it hardly changes the result.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
-        Of F; float64 by default.
+        The type of F; float64 by default.
     verbose : int
         1: a progress bar on stderr.
 
@@ -78,9 +80,12 @@ class PCE(LabelConsensus):
     embedding_ : array, n x n_clusters
         F.
     objective_, objective_path_ : float, list of float
-        Each at the lambda of its iteration; they fall once lambda is constant.
+        What is minimised, at the end and after each iteration, at the lambda of that iteration; it falls once lambda no
+        longer grows.
     n_iter_ : int
+        The number of iterations.
     device_ : str
+        Where the work was done.
 
     Notes
     -----
@@ -127,7 +132,20 @@ class PCE(LabelConsensus):
         self.verbose = verbose
 
     def fit(self, labels: Any, y: Any = None) -> "PCE":
-        """Find the consensus of a table of labels with holes, as in `Membership.from_labels`."""
+        """Find the consensus of a table of labels with holes, as in `Membership.from_labels`.
+
+        Parameters
+        ----------
+        labels : n x r table
+            Any hashable labels; NaN, None and -1 are holes.
+        y : ignored
+            Here for scikit-learn's pipelines.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+        """
         device = choose_device(self.device, labels)
         self._check_parameters()
         with on(device):
@@ -154,7 +172,7 @@ class PCE(LabelConsensus):
         checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
 
     def _store(self, labels: Any, run: Run) -> None:
-        """Results, in the caller's library."""
+        """Store results in the caller's library."""
         if not run.converged:
             warnings.warn(
                 f"`max_iter` = {self.max_iter} iterations did not lead to convergence: the objective last fell by "
@@ -175,7 +193,7 @@ class PCE(LabelConsensus):
         self.device_ = state.m.device
 
     def _without_empty(self, labels: Any) -> Any:
-        """Labels 0 .. K' - 1 of the clusters that are not empty."""
+        """Return labels 0 .. K' - 1 of the clusters that are not empty."""
         xp = namespace(labels)
         used = xp.bincount(labels, minlength=self.n_clusters) > 0
         count = int(used.sum())
@@ -190,7 +208,7 @@ class PCE(LabelConsensus):
 
 
 def minimise(state: steps.State, gamma: float, self_paced: bool, tol: float, rounds: Any) -> Run:
-    """Algorithm 1: the block steps in turns; `state` is overwritten."""
+    """Run Algorithm 1: the block steps in turns; `state` is overwritten."""
     squares = steps.squared_residuals(state)
     lam = steps.first_lambda(squares) if self_paced else 0.0
     path, fall, converged = [], float("inf"), False

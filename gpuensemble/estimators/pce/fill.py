@@ -1,4 +1,4 @@
-"""A table of labels with its holes filled: the caller's own values, in the caller's kind of table."""
+"""The holes of a table of labels are filled with the caller's own values, in the caller's kind of table."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from gpuensemble.membership import Membership
 
 
 def filled(labels: Any, observed: Membership, complete: Membership) -> Any:
-    """A copy of the table that `observed` was made of, with the labels of `complete` where it has holes.
+    """Copy the table that `observed` was made of, with the labels of `complete` where it has holes.
 
     An array stays in its library and dtype, a DataFrame stays one; a list of rows becomes a list of lists.
     """

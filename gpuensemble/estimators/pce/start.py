@@ -1,4 +1,4 @@
-"""The start of PCE: base partitions rotated onto a common embedding, their mean, and its clusters."""
+"""PCE starts with base partitions rotated onto a common embedding, their mean, and its clusters."""
 
 import math
 import warnings
@@ -19,7 +19,10 @@ ROTATIONS = 30  # at most, in turns with the labels
 
 
 def start(m: Membership, n_clusters: int, rng: Any, aligned: bool, balanced: bool, paced: bool, dtype: str) -> State:
-    """Rotations, F the orthonormalised mean of the rotated partitions, R and Y from it, and the holes filled."""
+    """Make the first state.
+
+    F is the orthonormalised mean of the rotated partitions, R and Y come from it, and the holes are filled.
+    """
     xp = namespace(m.codes)
     n, r = m.codes.shape
     identity = np.concatenate([np.eye(width, n_clusters) for width in m.widths])
@@ -44,7 +47,7 @@ def start(m: Membership, n_clusters: int, rng: Any, aligned: bool, balanced: boo
 
 
 def aligned_tables(m: Membership, n_clusters: int, rng: Any) -> np.ndarray:
-    """Each partition rotated onto the K leading left singular vectors of D^-1/2 H; all at once."""
+    """Rotate each partition onto the K leading left singular vectors of D^-1/2 H; all at once."""
     table = whole(m)
     projection = bipartite.embedding(table, bipartite.of_samples(table), n_clusters, rng)
     vectors = products.gather_sum(m, to_device(projection, m.device))
@@ -59,7 +62,7 @@ def aligned_tables(m: Membership, n_clusters: int, rng: Any) -> np.ndarray:
 
 
 def _discretise(state: State) -> None:
-    """R and Y by spectral rotation: from K rows of F that are long and far from each other, then in turns."""
+    """Find R and Y by spectral rotation: from K rows of F that are long and far from each other, then in turns."""
     state.rotation = polar(_pivots(state.points).T)
     update_labels(state)
     for _ in range(ROTATIONS):
@@ -71,7 +74,7 @@ def _discretise(state: State) -> None:
 
 
 def _pivots(x: Array) -> np.ndarray:
-    """K rows, each the one farthest from the span of those before it, as in QR with pivoting."""
+    """Return K rows, each the one farthest from the span of those before it, as in QR with pivoting."""
     left = namespace(x).einsum("ij,ij->i", x, x)
     rows: list[np.ndarray] = []
     for _ in range(x.shape[1]):
@@ -82,7 +85,7 @@ def _pivots(x: Array) -> np.ndarray:
 
 
 def _orthonormal(x: Array, rng: Any) -> Array:
-    """The orthonormal matrix nearest to x, in its place; where x lacks the rank, completed by random columns."""
+    """Return the orthonormal matrix nearest to x, in its place; where x lacks the rank, random columns complete it."""
     xp, device = namespace(x), device_of(x)
     values, vectors = np.linalg.eigh(to_host(x.T @ x))
     lacking = int((values <= 1e-12 * values[-1]).sum())
@@ -105,7 +108,7 @@ def _orthonormal(x: Array, rng: Any) -> Array:
 
 
 def _turn(x: Array, matrix: np.ndarray) -> None:
-    """x @ matrix in the place of x."""
+    """Put x @ matrix in the place of x."""
     turning = to_device(matrix, device_of(x))
     for rows in stiefel.row_blocks(len(x), device_of(x)):
         x[rows] = x[rows] @ turning

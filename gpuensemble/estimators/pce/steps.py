@@ -1,7 +1,7 @@
-"""The block steps of PCE: base partitions with holes, which are filled while the partitions are aligned and averaged.
+"""The block steps of PCE fill the holes of base partitions while these are aligned and averaged.
 
-F, n x K with F'F = s^2 I, is kept as F / s; the R_i, K_i x K, one below the other as a table of C rows. What has
-n rows stays on the device, where it goes through in blocks; what has C rows or fewer is worked out on the host.
+F, n x K with F'F = s^2 I, is kept as F / s; the R_i, K_i x K, one below the other as a table of C rows. What has n rows
+stays on the device, where it goes through in blocks; what has C rows or fewer is worked out on the host.
 """
 
 import functools
@@ -24,7 +24,7 @@ NOISE = 1e3  # times eps: a distance between rows of F and the mean that is noth
 
 @dataclass
 class State:
-    """The variables of PCE."""
+    """This holds the variables of PCE, which each step updates in place."""
 
     observed: Membership
     m: Membership  # the same with the holes filled: `impute` rewrites them
@@ -41,7 +41,7 @@ class State:
 
 
 class Sums:
-    """What a and the R_i depend on: H'V^2F, and H'V^2H as one C x K_i block for each partition i.
+    """a and the R_i depend on these sums: H'V^2F, and H'V^2H as one C x K_i block for each partition i.
 
     The blocks are kept where all of them take no more room than F, and counted anew at each use elsewhere.
     """
@@ -60,17 +60,17 @@ class Sums:
         self.counts = functools.cache(self._counts) if keep else self._counts
 
     def part(self, i: int) -> slice:
-        """The rows of partition i in a table."""
+        """Return the rows of partition i in a table."""
         return slice(self.ends[i], self.ends[i + 1])
 
     def _counts(self, i: int) -> np.ndarray:
-        """H'V^2 Y_i: whole numbers of units, which no order of summation changes."""
+        """Return H'V^2 Y_i: whole numbers of units, which no order of summation changes."""
         labels = namespace(self.m.codes).ascontiguousarray(self.m.codes[:, i]).astype("int32")
         return to_host(products.count(self.m, labels, self.amount, int(self.m.widths[i]))) * self.unit**2
 
 
 def objective(state: State, squares: Array, lam: float, gamma: float) -> float:
-    """Eq. 4, from the squared lengths of the rows of A."""
+    """Compute Eq. 4 from the squared lengths of the rows of A."""
     n, k = state.points.shape
     fit = float((state.reliability**2 * squares).sum()) - lam * float(state.reliability.sum())
     agreement = state.scale * float((_by_label(state) * state.rotation).sum())
@@ -78,7 +78,7 @@ def objective(state: State, squares: Array, lam: float, gamma: float) -> float:
 
 
 def squared_residuals(state: State) -> Array:
-    """The squared length of each row of A = F - sum_i a_i Y_i R_i."""
+    """Return the squared length of each row of A = F - sum_i a_i Y_i R_i."""
     xp = namespace(state.points)
     out = xp.empty(len(state.points), state.points.dtype)
     for rows, residual in _residuals(state):
@@ -87,7 +87,7 @@ def squared_residuals(state: State) -> Array:
 
 
 def first_lambda(squares: Array) -> float:
-    """The 10% quantile of 2 |A_p|^2 over the rows in which it is more than rounding: a zero would never grow."""
+    """Return the 10% quantile of 2 |A_p|^2 over the rows in which it is more than rounding: a zero would never grow."""
     xp = namespace(squares)
     noise = (NOISE * float(xp.finfo(squares.dtype).eps)) ** 2
     above = squares[squares > noise]
@@ -95,14 +95,14 @@ def first_lambda(squares: Array) -> float:
 
 
 def update_reliability(state: State, squares: Array, lam: float) -> None:
-    """v_p = min(lam / (2 |A_p|^2), 1) (Eq. 6), to the nearest multiple of the unit: the best of them."""
+    """Set v_p = min(lam / (2 |A_p|^2), 1) (Eq. 6), to the nearest multiple of the unit: the best of them."""
     xp = namespace(squares)
     v = xp.minimum(lam / xp.maximum(2 * squares, lam), 1)
     state.reliability = xp.rint(v / state.unit) * state.unit
 
 
 def update_embedding(state: State, gamma: float) -> None:
-    """F: a few steps down tr(F'DF) - 2 tr(F'C) with F'F = s^2 I (Eq. 7, Theorem 1)."""
+    """Move F a few steps down tr(F'DF) - 2 tr(F'C) with F'F = s^2 I (Eq. 7, Theorem 1)."""
     xp = namespace(state.points)
     square = state.reliability[:, None] ** 2
     target = _spare(state)
@@ -127,7 +127,7 @@ def update_embedding(state: State, gamma: float) -> None:
 
 
 def impute(state: State, first: bool = False) -> None:
-    """The label of each hole, one partition after another (Eq. 11); `first`: the holes hold nothing yet."""
+    """Find the label of each hole, one partition after another (Eq. 11); with `first` the holes hold nothing yet."""
     if state.observed.complete:
         return
     rotations, weighted = _on_device(state, state.tables), _on_device(state, _weighted(state) / state.scale)
@@ -139,7 +139,7 @@ def impute(state: State, first: bool = False) -> None:
 
 
 def _impute(state: State, rotations: Array, weighted: Array, lengths: Array, first: bool) -> None:
-    """On a device: the missing rows of one partition at a time, which the host waits for."""
+    """Fill, on a device, the missing rows of one partition at a time, which the host waits for."""
     xp, codes, ends = namespace(state.points), state.m.codes, to_host(state.m.offsets)
     hole = int(np.array(-1).astype(codes.dtype))
     for rows, residual in _residuals(state, observed=first):
@@ -155,7 +155,7 @@ def _impute(state: State, rotations: Array, weighted: Array, lengths: Array, fir
 
 
 def update_weight(state: State, sums: Sums) -> None:
-    """a: the quadratic programme with G_ij = tr(R_i'Y_i'V^2Y_j R_j), f_i = tr(R_i'Y_i'V^2F) (Eq. 12)."""
+    """Find a by the quadratic programme with G_ij = tr(R_i'Y_i'V^2Y_j R_j), f_i = tr(R_i'Y_i'V^2F) (Eq. 12)."""
     r = len(state.weight)
     square, linear = np.empty((r, r)), np.empty(r)
     for i in range(r):
@@ -167,12 +167,14 @@ def update_weight(state: State, sums: Sums) -> None:
 
 
 def update_tables(state: State, sums: Sums) -> None:
-    """Each R_i after the other: Procrustes of Y_i'V^2T = Y_i'V^2A + a_i N R_i, N = Y_i'V^2Y_i (Eq. 13, Theorem 3).
+    """Update each R_i after the other (Eq. 13, Theorem 3).
 
-    With K_i > K, where R_i R_i' is not I, it is the largest entry of N instead of N: the step of a majorant.
+    It is Procrustes of Y_i'V^2T = Y_i'V^2A + a_i N R_i, N = Y_i'V^2Y_i. With K_i > K, where R_i R_i' is not I, the
+    largest entry of N takes the place of N: it is the step of a majorant.
 
-    In turns, not at once: from the old R_i alone the objective rose in 14 of 15 runs on jaffe, orl and coil20, and with
-    a majorant that forbids this (Jensen's, as the a_i sum to 1) they took 1.6 to 4.6 times the iterations.
+    The updates go in turns, not at once: from the old R_i alone the objective rose in 14 of 15 runs on jaffe, orl and
+    coil20, and with a majorant that forbids this (Jensen's, as the a_i sum to 1) they took 1.6 to 4.6 times the
+    iterations.
     """
     for i, a in enumerate(state.weight):
         part = sums.part(i)
@@ -184,12 +186,12 @@ def update_tables(state: State, sums: Sums) -> None:
 
 
 def update_rotation(state: State) -> None:
-    """R: Procrustes of F'Y (Eq. 14)."""
+    """Find R by Procrustes of F'Y (Eq. 14)."""
     state.rotation = polar(_by_label(state), state.rotation)
 
 
 def update_labels(state: State) -> None:
-    """Y: the largest entry of each row of F R (Eq. 15)."""
+    """Set Y to the largest entry of each row of F R (Eq. 15)."""
     rotation = _on_device(state, state.rotation)
     labels = namespace(rotation).empty(len(state.points), "int32")
     for rows in _blocks(labels):
@@ -198,9 +200,9 @@ def update_labels(state: State) -> None:
 
 
 def polar(x: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
-    """The matrix with orthonormal rows or columns that has the largest inner product with x.
+    """Return the matrix with orthonormal rows or columns that has the largest inner product with x.
 
-    Where x lacks the rank to decide, the one nearest to `before`.
+    Where x lacks the rank to decide, it is the one nearest to `before`.
     """
     if before is not None:
         x = x + CLOSENESS * (np.linalg.norm(x) or 1.0) * before
@@ -209,19 +211,19 @@ def polar(x: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
 
 
 def _by_label(state: State) -> np.ndarray:
-    """F'Y / s, on the host."""
+    """Return F'Y / s, on the host."""
     k = state.points.shape[1]
     y = Membership(state.labels[:, None], [k], device=state.m.device)
     return to_host(products.scatter_add(y, state.points)).astype("float64").T
 
 
 def _weighted(state: State) -> np.ndarray:
-    """The a_i R_i as one table."""
+    """Return the a_i R_i as one table."""
     return np.repeat(state.weight, state.m.widths)[:, None] * state.tables
 
 
 def _means(state: State, observed: bool = False) -> Iterator[tuple[slice, Array]]:
-    """Blocks of rows of sum_i a_i Y_i R_i / s; `observed`: holes add nothing."""
+    """Yield blocks of rows of sum_i a_i Y_i R_i / s; with `observed` holes add nothing."""
     table = _on_device(state, _weighted(state) / state.scale)
     for rows in _blocks(state.points):
         some = (state.observed if observed else state.m).take(rows)
@@ -229,12 +231,12 @@ def _means(state: State, observed: bool = False) -> Iterator[tuple[slice, Array]
 
 
 def _residuals(state: State, observed: bool = False) -> Iterator[tuple[slice, Array]]:
-    """Blocks of rows of A / s."""
+    """Yield blocks of rows of A / s."""
     return ((rows, state.points[rows] - mean) for rows, mean in _means(state, observed))
 
 
 def _spare(state: State) -> Array:
-    """An array like F to work in."""
+    """Return an array like F to work in."""
     return state.workspace.pop() if state.workspace else namespace(state.points).empty_like(state.points)
 
 

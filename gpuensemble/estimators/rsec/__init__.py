@@ -1,4 +1,4 @@
-"""RSEC and NRSEC: the estimator, and the solver of Algorithms 1 and 2."""
+"""RSEC and NRSEC have an estimator here, and the solver of Algorithms 1 and 2."""
 
 from gpuensemble.estimators.rsec.estimator import RSEC
 

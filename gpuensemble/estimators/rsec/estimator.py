@@ -1,4 +1,4 @@
-"""RSEC and NRSEC: robust spectral ensemble clustering by rank minimisation.
+"""RSEC and NRSEC are robust spectral ensemble clustering by rank minimisation.
 
 Tao, Liu, Li, Ding, Fu: Robust Spectral Ensemble Clustering via Rank Minimization, ACM Transactions on Knowledge
 Discovery from Data, 2019.
@@ -24,22 +24,26 @@ LAMBDA_RANK = {"nuclear": 0.1, "gamma": 1.0}
 
 
 class RSEC(SimilarityConsensus):
-    """Robust spectral ensemble clustering: a low-rank representation Z of the co-association matrix S, n x n.
+    """Robust spectral ensemble clustering takes errors out of the co-association matrix; it works on n x n arrays.
 
-    Minimises tr(F' L F) + lambda_rank |Z|_* + lambda_error |E|_{2,1} over S = S Z + E and F'F = I, where L is the
-    normalised Laplacian of (Z + Z')/2 + F F' (RSEC, Algorithm 1). NRSEC (Algorithm 2) has the gamma-norm and the
-    minimax concave penalty of the entries instead of the two norms. At most 8 arrays of n x n are held.
+    It seeks a low-rank representation Z of the matrix S. RSEC (Algorithm 1) minimises tr(F' L F) + lambda_rank |Z|_* +
+    lambda_error |E|_{2,1} over S = S Z + E and F'F = I, where L is the normalised Laplacian of (Z + Z')/2 + F F'. NRSEC
+    (Algorithm 2) has the gamma-norm and the minimax concave penalty of the entries instead of the two norms. At most 8
+    arrays of n x n are held.
 
     Parameters
     ----------
     n_clusters : int
+        The number of clusters of the consensus.
     penalty : {"nuclear", "gamma"}
         RSEC or NRSEC.
     lambda_rank : float or None
         Weight of the rank's penalty; None: 0.1 for "nuclear", 1 for "gamma".
     lambda_error : float
+        Weight of the penalty of E.
     gamma : float
-        Of both non-convex penalties, greater than 1: singular values and entries of E of at least gamma cost the same.
+        Parameter of both non-convex penalties, greater than 1: singular values and entries of E of at least gamma cost
+        the same.
     n_outer : int
         Outer steps of NRSEC. In the first one all weights are 1, so that the non-convex penalties act from the second
         one on; it starts from the Z, E and F of the first.
@@ -61,10 +65,11 @@ class RSEC(SimilarityConsensus):
         ("signed"; for NRSEC 0.63, 0.68, 0.63 against 0.18, 0.24, 0.07): Z does not see the sign of S's eigenvalues, and
         what it takes from "signed" are mostly disagreements.
     random_state : int, Generator or None
+        The seed of all draws.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
-        float64 by default.
+        The type of the matrices; float64 by default.
     verbose : int
         1: a progress bar on stderr.
 
@@ -82,8 +87,9 @@ class RSEC(SimilarityConsensus):
     residual_path_ : list of float
         The larger of the two residuals, relative to |S|_F, per iteration.
     n_iter_ : int
-        Of all outer steps.
+        The number of iterations of all outer steps.
     device_ : str
+        Where the work was done.
 
     Notes
     -----
@@ -148,7 +154,7 @@ class RSEC(SimilarityConsensus):
         self._settings()
 
     def _settings(self) -> solver.Settings:
-        """The parameters of the paper, checked."""
+        """Check the parameters of the paper, and return them."""
         checks.choice(self.penalty, "penalty", PENALTIES)
         checks.choice(self.assign, "assign", ASSIGNMENTS)
         checks.choice(self.missing, "missing", MISSING)
@@ -166,7 +172,7 @@ class RSEC(SimilarityConsensus):
         )
 
     def _refined(self, m: Membership, n_clusters: int, dtype: str, streams: Iterator) -> Refined:
-        """Z, E and F by Algorithm 1 or 2."""
+        """Find Z, E and F by Algorithm 1 or 2."""
         similarity = m.coassociation(missing="ignore" if m.complete else self.missing, dtype=dtype)
         with bar("iterations", self.verbose) as show:
             watch = lambda state: show(residual=f"{state.residuals[-1]:.2e}")  # noqa: E731
@@ -180,7 +186,7 @@ class RSEC(SimilarityConsensus):
             )
 
         def symmetric() -> Array:
-            """|Z| + |Z'|."""
+            """Return |Z| + |Z'|."""
             size = abs(found.representation)
             return size + size.T
 

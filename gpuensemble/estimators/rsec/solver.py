@@ -1,12 +1,12 @@
-"""The robust representation of a co-association matrix: the augmented Lagrangian iterations of RSEC and NRSEC.
+"""The solver finds a robust representation of a co-association matrix by the augmented Lagrangian of RSEC and NRSEC.
 
 Tao, Liu, Li, Ding, Fu: Robust Spectral Ensemble Clustering via Rank Minimization, ACM Transactions on Knowledge
 Discovery from Data, 2019; equation numbers are the paper's.
 
-With S = Q diag(s) Q' everything is kept as Q'Z, Q'J, Q'E, Q'Y: S becomes diagonal, and neither the singular values
-nor the lengths of columns change. Multipliers are divided by mu. Arrays of n x n: Q', Z, Y2, what the error term keeps
-(one for RSEC; two for NRSEC, from its second outer step on), and one that is the argument of the singular value
-thresholding, then J: 5 or 6, and 2 more for a short time.
+With S = Q diag(s) Q' everything is kept as Q'Z, Q'J, Q'E, Q'Y: S becomes diagonal, and neither the singular values nor
+the lengths of columns change. Multipliers are divided by mu. These arrays of n x n are held: Q', Z, Y2, what the error
+term keeps (one for RSEC; two for NRSEC, from its second outer step on), and one that is the argument of the singular
+value thresholding, then J. That is 5 or 6, and 2 more for a short time.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ MAX_DEPTH = 16  # of the block iteration for F
 
 
 class Settings(NamedTuple):
-    """The parameters of the paper; gamma is None for the nuclear norm."""
+    """This holds the parameters of the paper; gamma is None for the nuclear norm."""
 
     lambda_rank: float
     lambda_error: float
@@ -38,7 +38,7 @@ class Settings(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Z, E and F; per iteration, the larger relative residual and the objective."""
+    """The solver returns this: Z, E and F; per iteration, the larger relative residual and the objective."""
 
     representation: Array
     error: Array
@@ -51,7 +51,7 @@ class Solution(NamedTuple):
 def solve(
     similarity: Array, n_clusters: int, settings: Settings, rng: Any, watch: Callable = lambda state: None
 ) -> Solution:
-    """Algorithm 1 (gamma is None) or 2 for S, which is overwritten; `watch` is called after each iteration."""
+    """Run Algorithm 1 (gamma is None) or 2 on S, which is overwritten; `watch` is called after each iteration."""
     state = _Iterate(similarity, n_clusters, settings, rng)
     for outer in range(1 if settings.gamma is None else settings.n_outer):
         state.begin(outer)
@@ -71,7 +71,7 @@ def solve(
 
 
 class _Iterate:
-    """The variables of the iteration, rotated by Q'."""
+    """This holds the variables of the iteration, rotated by Q'."""
 
     def __init__(self, similarity: Array, n_clusters: int, settings: Settings, rng: Any):
         xp = namespace(similarity)
@@ -97,7 +97,10 @@ class _Iterate:
         self.objectives: list[Array] = []
 
     def begin(self, outer: int) -> None:
-        """Multipliers 0, the first mu; from the second outer step on, weights (Eq. 22) and the J that they give."""
+        """Begin an outer step: multipliers become 0, and mu is the first one.
+
+        From the second outer step on, find the weights (Eq. 22) and the J that they give.
+        """
         self.mu = self.mu_start
         self.y2[...] = 0
         if outer:
@@ -107,12 +110,12 @@ class _Iterate:
             self.thresholding(self.j, self.settings.lambda_rank / self.mu, self.weights)
 
     def weigh(self, gamma: Any) -> None:
-        """Weights (1 - sigma(J) / gamma)_+ of the J before this one (Eq. 24): the last iteration's."""
+        """Set the weights (1 - sigma(J) / gamma)_+ of the J before this one (Eq. 24): the last iteration's."""
         self.weights = namespace(self.z).ones(self.n, self.z.dtype)
         self.weights[: len(self.values_before)] = mcp_weights(self.values_before, gamma, check=False)
 
     def update_representation(self) -> None:
-        """Z (Eq. 13), then Y2 += Z - J (Eq. 17)."""
+        """Update Z (Eq. 13), then Y2 += Z - J (Eq. 17)."""
         s, shrink = self.s, self.shrink
         scaled = _scale(self.half_sums + self.f @ self.f.sum(0))[:, None] * self.f
         rotated = self.qt @ scaled / self.mu
@@ -134,12 +137,12 @@ class _Iterate:
         self.half_sums = (self.ones @ self.z + self.z.sum(1) @ self.qt) / 2
 
     def update_error(self) -> None:
-        """E and Y1 (Eq. 15 or 25, and 17)."""
+        """Update E and Y1 (Eq. 15 or 25, and 17)."""
         tau = self.settings.lambda_error / self.mu
         self.error_residual, self.error_penalty = self.error.update(self, tau)
 
     def update_embedding(self) -> None:
-        """F: the leading eigenvectors of D^-1/2 ((Z + Z')/2 + F F') D^-1/2, with the old F (Eq. 16)."""
+        """Set F to the leading eigenvectors of D^-1/2 ((Z + Z')/2 + F F') D^-1/2, with the old F (Eq. 16)."""
         self.old, self.scale = self.f, _scale(self.half_sums + self.f @ self.f.sum(0))[:, None]
         if not self.residuals or 2 * self.depth * self.f.shape[1] > self.n:
             self._full_embedding()
@@ -154,7 +157,7 @@ class _Iterate:
         return self.scale * (half / 2 + self.old @ (self.old.T @ x))
 
     def _full_embedding(self) -> None:
-        """F by a full decomposition."""
+        """Find F by a full decomposition."""
         xp = namespace(self.z)
         matrix = self.qt.T @ self.z
         matrix += self.z.T @ self.qt
@@ -172,7 +175,7 @@ class _Iterate:
         self.objectives[len(self.residuals) :] = [len(values) - values.sum() + penalty]
 
     def update_copy(self) -> None:
-        """mu, and the next iteration's J = SVT(Z + Y2 / mu) (Eq. 11 or 24), if a block iteration gets there."""
+        """Raise mu, and find the next J = SVT(Z + Y2 / mu) (Eq. 11 or 24), if a block iteration gets there."""
         before, self.mu = self.mu, min(self.settings.rho * self.mu, MU_MAX)
         self.error.rescale(before / self.mu)
         for rows in _blocks(self.z):
@@ -181,7 +184,7 @@ class _Iterate:
         self.thresholding.begin(self.j, self.settings.lambda_rank / self.mu, self.weights)
 
     def read(self) -> float:
-        """What the host must know, in one transfer: the relative residual, and whether J and F need more work."""
+        """Read what the host must know, in one transfer: the relative residual, and whether J and F need more work."""
         xp = namespace(self.z)
         parts = xp.stack([self.copy_residual, self.error_residual, self.embedding_residual])
         copy, error, reached, *report = to_host(xp.concatenate([parts, self.thresholding.report])).tolist()
@@ -197,23 +200,23 @@ class _Iterate:
 
 
 class _Columns:
-    """E and Y1 of RSEC, rotated: both are multiples of the columns of T = S - S Z + Y1 (Eq. 15)."""
+    """This keeps E and Y1 of RSEC, rotated: both are multiples of the columns of T = S - S Z + Y1 (Eq. 15)."""
 
     def __init__(self, qt: Array):
         xp = namespace(qt)
         self.t, self.kept, self.ratio = xp.zeros_like(qt), xp.zeros(len(qt), qt.dtype), 1.0
 
     def rescale(self, ratio: float) -> None:
-        """Y1 is divided by mu: times old mu / new mu."""
+        """Multiply Y1, which is divided by mu, with old mu / new mu."""
         self.ratio = ratio
 
     def pull(self, qt: Array, out: Array) -> Callable[[slice], Array]:
-        """Rows of Q'(Y1 - E)."""
+        """Return a function that gives rows of Q'(Y1 - E)."""
         factor = self.ratio * (1 - self.kept) - self.kept
         return lambda rows: self.t[rows] * factor
 
     def update(self, state: _Iterate, tau: float) -> tuple[Array, Array]:
-        """T and the share of its columns that E is; returns |S - S Z - E| and the penalty of E."""
+        """Update T and the share of its columns that E is; return |S - S Z - E| and the penalty of E."""
         xp = namespace(self.t)
         factor, squares, difference = self.ratio * (1 - self.kept), 0, 0
         for rows in _blocks(self.t):
@@ -228,23 +231,23 @@ class _Columns:
         return difference**0.5, (self.kept * length).sum()
 
     def dense(self, qt: Array, out: Array) -> Array:
-        """E itself, in `out`."""
+        """Write E itself into `out`."""
         return namespace(qt).matmul(qt.T, self.t * self.kept, out=out)
 
 
 class _Entries:
-    """E and Y1 of NRSEC, not rotated: Y1 is T = S - S Z + Y1 clipped at tau W, and E the rest (Eq. 25)."""
+    """This keeps E and Y1 of NRSEC, not rotated: Y1 is T = S - S Z + Y1 clipped at tau W, and E the rest (Eq. 25)."""
 
     def __init__(self, qt: Array, gamma: float):
         self.gamma, self.tau, self.ratio = gamma, 0.0, 1.0
         self.t, self.weights = namespace(qt).zeros_like(qt), None
 
     def rescale(self, ratio: float) -> None:
-        """Y1 is divided by mu: times old mu / new mu."""
+        """Multiply Y1, which is divided by mu, with old mu / new mu."""
         self.ratio = ratio
 
     def weigh(self) -> None:
-        """W = (1 - |E| / gamma)_+ from the last E (Eq. 25), with which the next outer step starts; Y1 becomes 0."""
+        """Set W = (1 - |E| / gamma)_+ from the last E (Eq. 25), with which the next outer step starts; Y1 becomes 0."""
         xp = namespace(self.t)
         weights = xp.empty_like(self.t)
         for rows in _blocks(self.t):
@@ -258,7 +261,7 @@ class _Entries:
         return namespace(self.t).clip(self.t[rows], -bound, bound)
 
     def pull(self, qt: Array, out: Array) -> Callable[[slice], Array]:
-        """Rows of Q'(Y1 - E), which are put into `out`."""
+        """Put Q'(Y1 - E) into `out`, and return a function that gives rows of it."""
         xp = namespace(self.t)
         difference = xp.empty_like(self.t)
         for rows in _blocks(self.t):
@@ -267,7 +270,7 @@ class _Entries:
         return lambda rows: out[rows]
 
     def update(self, state: _Iterate, tau: float) -> tuple[Array, Array]:
-        """T; returns |S - S Z - E| and the penalty of E."""
+        """Update T; return |S - S Z - E| and the penalty of E."""
         xp = namespace(self.t)
         rotated, total, penalty = xp.empty_like(self.t), 0, 0
         for rows in _blocks(rotated):
@@ -283,25 +286,25 @@ class _Entries:
         return total**0.5, penalty
 
     def dense(self, qt: Array, out: Array) -> Array:
-        """E itself, in `out`."""
+        """Write E itself into `out`."""
         for rows in _blocks(out):
             out[rows] = self.t[rows] - self._multiplier(rows)
         return out
 
 
 def _mcp(x: Array, gamma: float) -> Array:
-    """The minimax concave penalty of each entry (Eq. 18)."""
+    """Return the minimax concave penalty of each entry (Eq. 18)."""
     size = namespace(x).minimum(abs(x), gamma)
     return size - size**2 / (2 * gamma)
 
 
 def _scale(degrees: Array) -> Array:
-    """D^-1/2; 0 where a degree is not positive."""
+    """Return D^-1/2 of row sums D, and 0 where one is not positive."""
     xp = namespace(degrees)
     return xp.where(degrees > 0, xp.where(degrees > 0, degrees, 1) ** -0.5, 0)
 
 
 def _blocks(x: Array) -> list[slice]:
-    """Rows of a matrix, so many at a time that what is computed from them takes little memory."""
+    """Split the rows of a matrix so that what is computed from so many at a time takes little memory."""
     size = BLOCK_NUMBERS["cpu" if device_of(x) == "cpu" else "cuda"] // x.shape[1]
     return spans(len(x), max(1, size))
