@@ -265,7 +265,7 @@ def test_bad_parameters_get_one_sentence(parameters, message):
 def test_holes_are_refused(xp):
     _, labels = ensemble()
     labels[3, 1] = -1
-    message = r"^`labels` must be complete for LTA, got 1 missing; SEC, KCC, HBGF, EAC, PCE and RSEC take holes\.$"
+    message = r"^`labels` must be complete for LTA, got 1 missing; SEC, HBGF, EAC and others take holes\.$"
     with pytest.raises(ValueError, match=message):
         ge.LTA(3).fit(xp.asarray(labels))
 

@@ -93,7 +93,7 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
         if not (m.complete or self._takes_holes):
             holes = m.codes.size - int(m.sizes().sum())
             raise ValueError(
-                f"`labels` must be complete for {name}, got {holes} missing; SEC, KCC, HBGF, EAC, PCE and RSEC take holes."
+                f"`labels` must be complete for {name}, got {holes} missing; SEC, HBGF, EAC and others take holes."
             )
         needed = self._arrays * n * n * (8 if dtype == "float64" else 4)
         checks.fits(needed, f"{name}'s {self._arrays} arrays of {n} x {n}", m.device, "SEC and KCC are linear in n")
