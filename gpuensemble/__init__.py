@@ -1,22 +1,21 @@
 """Ensemble (consensus) clustering on NumPy or CuPy: many base partitions in, one partition out."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gpuensemble import generate as generate
-from gpuensemble import metrics as metrics
-from gpuensemble import plot as plot
-from gpuensemble import prox as prox
-from gpuensemble import segments as segments
-from gpuensemble import simplex as simplex
-from gpuensemble import stiefel as stiefel
-from gpuensemble import tsvd as tsvd
-from gpuensemble.membership import Membership as Membership
-from gpuensemble.membership import coassociation as coassociation
-
 __version__ = "0.1.0"
-_HERE = ("Membership", "coassociation", "generate", "metrics", "plot", "prox", "segments", "simplex", "stiefel", "tsvd")
+_MODULES = ("generate", "metrics", "plot", "prox", "segments", "simplex", "stiefel", "tsvd")
+_OF_MEMBERSHIP = ("Membership", "coassociation")
 
 if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares these lines with the registry
+    from gpuensemble import generate as generate
+    from gpuensemble import metrics as metrics
+    from gpuensemble import plot as plot
+    from gpuensemble import prox as prox
+    from gpuensemble import segments as segments
+    from gpuensemble import simplex as simplex
+    from gpuensemble import stiefel as stiefel
+    from gpuensemble import tsvd as tsvd
     from gpuensemble.estimators.cmvc import CMVC as CMVC
     from gpuensemble.estimators.eac import EAC as EAC
     from gpuensemble.estimators.hbgf import HBGF as HBGF
@@ -25,16 +24,24 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble.estimators.pce import PCE as PCE
     from gpuensemble.estimators.rsec import RSEC as RSEC
     from gpuensemble.estimators.sec import SEC as SEC
+    from gpuensemble.membership import Membership as Membership
+    from gpuensemble.membership import coassociation as coassociation
 else:
 
     def __getattr__(name: str) -> Any:
-        """Bring an estimator at its first use: scikit-learn's classes import pandas, which importing us should not."""
+        """Bring a module or an estimator at its first use: importing us compiles and loads nothing."""
+        if name in _MODULES:
+            return import_module(f"gpuensemble.{name}")
+        if name in _OF_MEMBERSHIP:
+            return getattr(import_module("gpuensemble.membership"), name)
+        if name.startswith("_") and name != "__all__":
+            raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
         from gpuensemble.estimators._base import registry
 
         if name == "__all__":
             estimators = sorted({method.estimator.__name__ for method in registry.methods().values()})
-            return [*estimators, *_HERE]
-        found = None if name.startswith("_") else registry.estimator(name)
+            return [*estimators, *_OF_MEMBERSHIP, *_MODULES]
+        found = registry.estimator(name)
         if found is None:
             raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
         return found

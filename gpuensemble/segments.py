@@ -16,7 +16,7 @@ from gpuensemble._array.devices import choose_device, on, to_host
 from gpuensemble._array.progress import shown
 from gpuensemble._kmeans.features.distances import DISTANCES, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
-from gpuensemble._tables import outputs, sources
+from gpuensemble._tables import outputs, readers
 from gpuensemble._tables.files import refuse_input, whole_file
 from gpuensemble._tables.on_dask import current_client, is_dask, large_graphs
 from gpuensemble.generate import enough
@@ -156,7 +156,7 @@ def _checked_path(labels: Any) -> Path:
 
 
 def _check_shape(path: Path, n: int, n_partitions: int) -> None:
-    found = sources.opened_array(path, "labels")().shape
+    found = readers.opened_array(path, "labels")().shape
     if found != (n, n_partitions):
         rule = f"of {n} rows and {n_partitions} partitions"
         raise ValueError(f"`labels` must be {rule} to resume from, got shape {found} in {str(path)!r}.")
@@ -170,7 +170,7 @@ class _Local:
 
     def sent(self, rows: Any, client: Any) -> tuple[Callable, Any]:
         """Return what a worker needs to get the rows: a function, and its argument."""
-        if isinstance(self.opened, sources.Held):
+        if isinstance(self.opened, readers.Held):
             return _same, self.opened()[rows]
         return self.rows, rows
 
@@ -204,7 +204,7 @@ def _source(X: Any) -> Any:
         X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
         found: Any = _Collection(X)
     else:
-        opened = sources.opened_array(X, "X")
+        opened = readers.opened_array(X, "X")
         found = _Local(opened, opened().shape)
     if len(found.shape) != 2 or 0 in found.shape:
         raise ValueError(f"`X` must be a matrix of at least one row and one column, got shape {tuple(found.shape)}.")

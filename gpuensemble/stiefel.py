@@ -114,8 +114,8 @@ def minimize(
 
     Notes
     -----
-    The host waits for a device once per trial of a step. Besides x0 and what `value_and_grad` holds, four arrays of the
-    size of x0 are made, or three with a workspace.
+    The host waits for a device once per trial of a step, and once more where columns are orthonormalised. Besides x0
+    and what `value_and_grad` holds, four arrays of the size of x0 are made, or three with a workspace.
     """
     x = _checked(x0, "x0")
     checks.integer(max_iter, "max_iter", 0)
@@ -153,7 +153,7 @@ def minimize(
             continue
         if drifted:
             repairs += 1
-            x = _repaired(x)
+            x = _orthonormalised(x)
             value, grad = evaluated(x)
         new = _point(x, value, grad)
         step = _barzilai_borwein(point, new, *curve, long=n_iter % 2 == 0)
@@ -212,17 +212,30 @@ def _curve(point: _Point, step: Array) -> tuple[Array, Array]:
 
 def _product(point: _Point, p: Array, q: Array, out: Array) -> tuple[Array, Array]:
     """Put x P + grad Q into `out`, and return it and how far its columns are from orthonormal, in units of eps."""
-    xp = namespace(out)
     square: Any = 0
     for rows in _blocks(out):
         out[rows] = point.x[rows] @ p + point.grad[rows] @ q
         square = square + _inner(out[rows], out[rows])
-    return out, xp.abs(square - _eye(out)).max() / float(xp.finfo(out.dtype).eps)
+    return out, _drift(square, out)
+
+
+def _drift(square: Array, x: Array) -> Array:
+    """Return how far the columns of x, whose inner products are `square`, are from orthonormal, in units of eps."""
+    xp = namespace(x)
+    return xp.abs(square - _eye(x)).max() / float(xp.finfo(x.dtype).eps)
 
 
 def _repaired(x: Array) -> Array:
     """Take a Newton step from x, which is near to orthonormal, towards the orthonormal matrix nearest to it."""
     return x @ (1.5 * _eye(x) - 0.5 * _inner(x, x))
+
+
+def _orthonormalised(x: Array) -> Array:
+    """Take Newton steps, each of which squares the error, until the columns of x are orthonormal."""
+    x = _repaired(x)
+    while float(_drift(_inner(x, x), x)) > DRIFT:
+        x = _repaired(x)
+    return x
 
 
 def _turn(point: _Point) -> Array:

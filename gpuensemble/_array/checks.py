@@ -1,6 +1,7 @@
 """These checks guard the boundary. Each either lets the input pass or raises one sentence: name, rule, value."""
 
 import numbers
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ def integer(value: Any, name: str, low: int, high: int | None = None, of: str = 
     value = int(value)
     if value < low or (high is not None and value > high):
         rule = f"at least {low}" if high is None else f"between {low} and {of + '=' if of else ''}{high}"
-        raise ValueError(f"`{name}` must be {rule}, got {value}.")
+        raise ValueError(f"`{name}` must be {rule}, got {value if abs(value) < 10**20 else f'{as_float(value):g}'}.")
     return value
 
 
@@ -26,18 +27,54 @@ def number(value: Any, name: str, above: float, inclusive: bool = False) -> floa
     """Return a finite number above a bound, or, if `inclusive`, at least the bound."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
-    value = float(value)
+    value = as_float(value)
     if not (value >= above if inclusive else value > above) or value == np.inf:
         rule = "at least" if inclusive else "greater than"
         raise ValueError(f"`{name}` must be finite and {rule} {above:g}, got {value:g}.")
     return value
 
 
+def as_float(value: Any) -> float:
+    """Return a real number as a float; one that is too large is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
 def choice(value: Any, name: str, options: tuple) -> Any:
     """Return a value that is one of a few options."""
-    if value not in options:
+    plain = value is None or isinstance(value, str | bool | numbers.Real)  # an array cannot be compared with them
+    if not plain or value not in options:
         raise ValueError(f"`{name}` must be one of {', '.join(map(repr, options))}, got {value!r}.")
     return value
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return True or False, of Python or of NumPy."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"`{name}` must be True or False, got {value!r} of type {type(value).__name__}.")
+    return bool(value)
+
+
+def floating(value: Any) -> str:
+    """Return the parameter `dtype`, a string or a type of NumPy's; None means float64."""
+    if value is None:
+        return "float64"
+    if (isinstance(value, type) and issubclass(value, np.floating)) or isinstance(value, np.dtype):
+        value = np.dtype(value).name
+    return choice(value, "dtype", FLOATS)
+
+
+def path(value: Any, name: str) -> str | None:
+    """Return the path of a file, which need not be there, in a folder that is there; None stays None."""
+    if value is None:
+        return None
+    if not isinstance(value, str | Path):
+        raise TypeError(f"`{name}` must be the path of a file, got {value!r} of type {type(value).__name__}.")
+    if Path(value).is_dir() or not Path(value).resolve().parent.is_dir():
+        raise ValueError(f"`{name}` must be a file in a folder that is there, got {str(value)!r}.")
+    return str(value)
 
 
 def fits(needed: int, what: str, device: str, instead: str) -> None:
@@ -207,8 +244,8 @@ def threshold(value: Any, name: str) -> float:
     """Return a number that is finite and not negative."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
         raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
-    if not 0 <= float(value) < np.inf:
-        raise ValueError(f"`{name}` must be finite and not negative, got {float(value)}.")
+    if not 0 <= as_float(value) < np.inf:
+        raise ValueError(f"`{name}` must be finite and not negative, got {as_float(value)}.")
     return float(value)
 
 
@@ -266,7 +303,7 @@ def axis_of(value: Any, ndim: int) -> int:
 
 def ratio(value: Any, name: str) -> float:
     """Return a number that is more than 0 and at most 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) <= 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < as_float(value) <= 1:
         raise ValueError(f"`{name}` must be more than 0 and at most 1, got {value!r}.")
     return float(value)
 

@@ -85,11 +85,22 @@ def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
         if not some:
             raise ValueError(f"`labels` must have a label in every column, got only missing ones in column {i}.")
         if all(part.dtype.kind in "biuf" for part in some):
+            _refuse_merging(some, i)
             categories.append(np.unique(np.concatenate(some)))
         else:  # in the order of their first occurrence
             values = dict.fromkeys(value for part in some for value in part.tolist())
             categories.append(np.fromiter(values, object, len(values)))
     return categories, all(one.complete for one in scans)
+
+
+def _refuse_merging(parts: list[np.ndarray], i: int) -> None:
+    """Raise if whole numbers that are too large for a float would be joined with parts that are floats."""
+    if np.result_type(*parts).kind != "f":
+        return
+    largest = max((int(part.max()) for part in parts if part.dtype.kind in "iu"), default=0)
+    if largest > 2**53:
+        rule = "at most 2**53 where their parts have different types"
+        raise ValueError(f"`labels` must be {rule}, got {largest} in column {i}.")
 
 
 def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded, int]:
@@ -228,6 +239,8 @@ def _vector(labels: Any, name: str) -> tuple[Any, _Names]:
 
 def _unmasked(labels: Array) -> Array:
     """Turn a masked array into objects, with None where it is masked; return any other array itself."""
+    if isinstance(labels, np.matrix):
+        return np.asarray(labels)
     if not isinstance(labels, np.ma.MaskedArray):
         return labels
     masked, labels = np.ma.getmaskarray(labels), labels.data.astype(object)

@@ -7,8 +7,6 @@ import contextlib
 import json
 import os
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +16,7 @@ import numpy as np
 from gpuensemble._array import csr
 from gpuensemble._array.devices import Array
 from gpuensemble._cli import text
-from gpuensemble._tables.files import whole_file
+from gpuensemble._tables.files import UNREADABLE, first_line, whole_file
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
@@ -230,8 +228,8 @@ def _read_parquet(path: str) -> Any:
 
         try:
             return pandas.read_parquet(path)
-        except (ArrowException, OSError) as error:
-            raise ValueError(f"`{path}` must be a Parquet file: {str(error).splitlines()[0].rstrip('.')}.") from None
+        except (ArrowException, *UNREADABLE) as error:
+            raise ValueError(f"`{path}` must be a Parquet file: {first_line(error)}.") from None
 
 
 @contextlib.contextmanager
@@ -248,7 +246,7 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
         with Path(path).open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
             arrays = {"": loaded} if path.endswith(".npy") else {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error):
+    except UNREADABLE:
         rule = f"an {path[-3:].upper()} file of numbers or text (pickled objects are never loaded)"
         raise ValueError(f"`{path}` must be {rule}, got something else.") from None
     id_name = id_column or next((name for name in arrays if name in ("id", "ids")), "id")

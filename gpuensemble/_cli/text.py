@@ -6,6 +6,7 @@ not whole. A hole is an empty cell, NA, <NA>, N/A, NaN, None, null or -1.
 
 import csv
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def read(path: str, header: bool | None) -> Any:
     if not (_has_header(frame) if header is None else header):
         return frame.rename(columns=str)
     names = [name.strip() for name in frame.iloc[0]]
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise ValueError(f"`{path}` must have a different name for each column, got {twice!r} twice.")
     return frame.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
@@ -46,7 +47,10 @@ def read(path: str, header: bool | None) -> Any:
 def _check_lengths(path: str) -> None:
     """Raise if a line is short, which pandas fills up; blank lines are left out, unless there is one column only."""
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
-        lengths = [len(row) for row in csv.reader(file, delimiter=separator(path))]
+        try:
+            lengths = [len(row) for row in csv.reader(file, delimiter=separator(path))]
+        except csv.Error as error:
+            raise ValueError(f"`{path}` must be a table of {path[-3:].upper()}: {error}.") from None
     while lengths[-1] == 0:
         lengths.pop()
     width = max(lengths)

@@ -1,12 +1,28 @@
 """A file is written whole or not at all, and does not take the place of what is read."""
 
 import contextlib
+import csv
 import os
 import secrets
 import stat
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
+
+# What readers of files raise if a file is not what its name says.
+UNREADABLE = (
+    *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError, SyntaxError),
+    *(TypeError, ValueError, csv.Error, struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says, without a full stop, or its name."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 @contextlib.contextmanager

@@ -29,6 +29,10 @@ def is_dask(value: Any) -> bool:
 def current_client(client: Any) -> Any:
     """Return the client that was given, else the current one of this process, else None."""
     if client is not None:
+        if not (hasattr(client, "submit") and hasattr(client, "nthreads")):
+            raise TypeError(
+                f"`client` must be a dask.distributed.Client, got {client!r} of type {type(client).__name__}."
+            )
         return client
     try:
         from distributed import get_client

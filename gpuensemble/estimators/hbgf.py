@@ -97,7 +97,7 @@ class HBGF(StreamedConsensus):
 
     def _fit(self, source: Source) -> None:
         table = source.table
-        dtype = checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
+        dtype = checks.floating(self.dtype)
         checks.integer(self.n_init, "n_init", 1)
         (rng,) = random.generators(self.random_state, 1)
         graph = bipartite.of_samples_and_clusters(table)

@@ -91,6 +91,7 @@ class KCC(KMeansConsensus):
     def _costs(self, table: Table, weighting: Weighting) -> KCCCosts:
         """Make the costs of k-means by the distance of the utility."""
         checks.choice(self.utility, "utility", UTILITIES)
+        checks.flag(self.normalized, "normalized")
         return KCCCosts.of(self.utility, self.normalized, table, weighting)
 
     def _seeding_costs(self, problem: Problem, weighting: Weighting) -> KCCCosts:

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 import gpuensemble as ge
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._partition import bipartite
-from gpuensemble._tables import sources
+from gpuensemble._tables import readers
 from gpuensemble._tables.blocks import whole
 from support import ensemble, membership, onehot, random_codes, two_workers
 
@@ -77,7 +77,7 @@ def test_a_file_and_any_blocks_give_the_bits_of_the_array(tmp_path, monkeypatch)
     expected = ge.HBGF(4, random_state=0).fit(labels)
     np.save(tmp_path / "labels.npy", labels.astype("int8"))
     for size in (2000, 1 << 22):
-        monkeypatch.setattr(sources, "BLOCK_BYTES", size)
+        monkeypatch.setattr(readers, "BLOCK_BYTES", size)
         same(ge.HBGF(4, random_state=0).fit(tmp_path / "labels.npy"), expected)
     written = ge.HBGF(4, random_state=0, out=tmp_path / "out.npy").fit(tmp_path / "labels.npy")
     same(written, expected)

@@ -21,7 +21,7 @@ import gpuensemble as ge
 from gpuensemble._kmeans.labels import checkpoint, lloyd
 from gpuensemble._kmeans.labels.costs import SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting, sizes
-from gpuensemble._tables import blocks, outputs, sources
+from gpuensemble._tables import blocks, outputs, readers, sources
 from support import membership, onehot, random_codes, two_workers
 
 ESTIMATORS = {
@@ -60,7 +60,7 @@ def on_disk(tmp_path, labels):
 
 @pytest.fixture(params=[4000, 1 << 24], ids=["many blocks", "one block"])
 def block_bytes(request, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", request.param)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", request.param)
 
 
 @pytest.mark.parametrize("holes", [0, 0.3])
@@ -183,7 +183,7 @@ def test_compact_codes_are_read_where_they_are(tmp_path):
 
 def test_little_is_kept_of_each_row(tmp_path, monkeypatch):
     """Labels, slack and bin: at most 12 bytes, while Lloyd's iteration runs."""
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 5000)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 5000)
     table, _ = sources.table(on_disk(tmp_path, ensemble()), "cpu", None, None)
     costs = SECCosts.of(table, Weighting(np.ones(9), None, "float64"))
     start = lloyd.Given(np.arange(3000, dtype="int32") % 4)
@@ -302,7 +302,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_bad_files_are_refused_in_one_sentence(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 3000)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 3000)
     make, message = BAD_FILES[name]
     with pytest.raises((ValueError, TypeError), match=f"^{message}"):
         ge.SEC(2).fit(make(tmp_path))
@@ -540,7 +540,7 @@ def test_workers_give_the_bits_of_one_process(name, cluster, tmp_path):
 def test_every_kind_of_table_goes_to_the_workers(cluster, tmp_path, monkeypatch):
     import dask.dataframe
 
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 7000)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 7000)
     labels = ensemble()
     weight = np.random.default_rng(1).integers(0, 4, len(labels))
     expected = ge.SEC(4, random_state=0).fit(labels, sample_weight=weight)
@@ -655,7 +655,7 @@ def lacking_a_cluster(table):
 
 
 def test_an_emptied_cluster_is_filled_alike_everywhere(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "BLOCK_BYTES", 7000)
+    monkeypatch.setattr(readers, "BLOCK_BYTES", 7000)
     labels = ensemble()
     filled = []
     fillers = lloyd._fillers

@@ -91,6 +91,18 @@ class ByCosts(Lasting):
         return found
 
 
+@dataclass(eq=False)
+class Renumbered(Lasting):
+    """This labelling gives the clusters of another one new numbers, so that empty clusters have none."""
+
+    labelling: Any
+    number: Any  # of each cluster, on the host
+
+    def labels(self, block: Block, costs: Costs) -> Array:
+        """Return the labels of the rows of block.m."""
+        return to_device(self.number, block.m.device)[self.labelling.labels(block, costs)]
+
+
 class Progress(NamedTuple):
     """This tells how far a run has got: how its labels are found, their statistics, and its objectives."""
 
@@ -166,7 +178,7 @@ def lloyd(
         falls = objective < progress.objective
         # Where nothing moved, the labels are also those of the new tables.
         progress = Progress(
-            following if falls or not moved else progress.labelling,
+            following if falls or not (moved or fillers) else progress.labelling,
             statistics if falls else progress.statistics,
             [*progress.path, objective] if falls else progress.path,
             [*progress.evaluated, evaluated / seen],

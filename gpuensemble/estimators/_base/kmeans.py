@@ -13,7 +13,7 @@ from gpuensemble._array.progress import bar
 from gpuensemble._kmeans.labels import seeding
 from gpuensemble._kmeans.labels.checkpoint import Checkpoint, key_of
 from gpuensemble._kmeans.labels.costs import Costs
-from gpuensemble._kmeans.labels.lloyd import ByCosts, Given, Labelling, Problem, Progress, finish
+from gpuensemble._kmeans.labels.lloyd import ByCosts, Given, Labelling, Problem, Progress, Renumbered, finish
 from gpuensemble._kmeans.labels.runs import Starts, best_run
 from gpuensemble._kmeans.labels.statistics import Statistics, evaluate
 from gpuensemble._kmeans.labels.weights import UNIT, Weighting, entropy_weights, in_units
@@ -75,6 +75,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         """Return one of STARTS, or a label vector on the device in which no cluster is empty."""
         checks.integer(self.max_iter, "max_iter", 1)
         checks.integer(self.n_init, "n_init", 1)
+        checks.flag(self.resume, "resume")
         if isinstance(self.init, str):
             return checks.choice(self.init, "init", STARTS)
         start = checks.labels(self.init, "init", table.device, table.n_rows, self.n_clusters)
@@ -86,7 +87,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         return start
 
     def _checked_weighting(self, table: Table) -> Weighting:
-        dtype = checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
+        dtype = checks.floating(self.dtype)
         of_partitions = checks.positive(self.partition_weight, "partition_weight", len(table.widths), "n_partitions")
         if self.cluster_weight is None:
             return Weighting(of_partitions, None, dtype)
@@ -117,7 +118,9 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
             return None
         left_out = WITHOUT_EFFECT | ({"max_iter"} if n_starts == 1 else set())
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
-        return Checkpoint(self.checkpoint, key_of(table, parameters | {"method": type(self).__name__}), self.resume)
+        return Checkpoint(
+            str(self.checkpoint), key_of(table, parameters | {"method": type(self).__name__}), self.resume
+        )
 
     def _store(self, problem: Problem, run: Progress, source: Source) -> None:
         """Store results in the caller's library, and what `predict` needs on the host."""
@@ -153,7 +156,8 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
             last = isinstance(run.labelling, ByCosts) and run.labelling.statistics is run.statistics
             return run.statistics, None if last and not run.labelling.fillers else run.labelling
         self._warn_of_distinct_rows(int(used.sum()))
-        return Statistics(counts[:, used], None if masses is None else masses[:, used]), None
+        statistics = Statistics(counts[:, used], None if masses is None else masses[:, used])
+        return statistics, Renumbered(run.labelling, (used.cumsum() - 1).astype("int32"))
 
 
 def _merged(table: InMemory) -> InMemory:

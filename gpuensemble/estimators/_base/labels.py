@@ -77,6 +77,14 @@ class LabelConsensus(Consensus):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
+    def _warn_of_empty_clusters(self, n_found: int) -> None:
+        """Warn that some of the clusters that were asked for have no row."""
+        warnings.warn(
+            f"`n_clusters` = {self.n_clusters} clusters were asked for, but only {n_found} are not empty.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
     def _warn_of_distinct_rows(self, n_found: int) -> None:
         """Warn that there are fewer clusters than were asked for."""
         warnings.warn(

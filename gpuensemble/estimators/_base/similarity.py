@@ -44,8 +44,9 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
             The fitted estimator.
         """
         device = choose_device(self.device, labels)
+        checks.integer(self.verbose, "verbose", 0)
         self._check_parameters()
-        dtype = checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
+        dtype = checks.floating(self.dtype)
         streams = iter(generators(self.random_state, 2))
         with on(device):
             m = Membership.from_labels(labels, device)
@@ -54,6 +55,8 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
             n_clusters = self._possible_clusters(len(merged.multiplicity))
             refined = self._refined(m, n_clusters, dtype, streams)
             found = self._cut(refined, m, n_clusters, merged, next(streams))
+            if (n_found := int(found.max()) + 1) < n_clusters:
+                self._warn_of_empty_clusters(n_found)
             self.labels_ = to_device(found, device_of(labels))
             for name, value in refined.results.items():
                 setattr(self, name, value if isinstance(value, list) else to_device(value, device_of(labels)))

@@ -46,8 +46,9 @@ class StreamedConsensus(LabelConsensus):
         self
             The fitted estimator.
         """
+        checks.integer(self.verbose, "verbose", 0)
         outputs.check(self.out, labels)
-        refuse_input(getattr(self, "checkpoint", None), "checkpoint", labels)
+        refuse_input(checks.path(getattr(self, "checkpoint", None), "checkpoint"), "checkpoint", labels)
         table, unit = sources.table(labels, self.device, self.client, sample_weight)
         with on(table.device):
             checks.integer(self.n_clusters, "n_clusters", 1, table.n_rows, "n_samples")

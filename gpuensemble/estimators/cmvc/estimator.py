@@ -213,7 +213,7 @@ class CMVC(Consensus):
         for name in ("n_subviews", "n_init", "max_iter"):
             checks.integer(getattr(self, name), name, 1)
         checks.integer(self.verbose, "verbose", 0)
-        return checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
+        return checks.floating(self.dtype)
 
     def _store(self, run: Run, device: str, home: str) -> None:
         """Store results in the caller's library."""

@@ -153,7 +153,7 @@ class PCE(LabelConsensus):
             checks.integer(self.n_clusters, "n_clusters", 1, len(m.codes), "n_samples")
             _warn_of_single_clusters(labels, m)
             (rng,) = generators(self.random_state, 1)
-            start = (self.init == "aligned", self.scale == "balanced", self.self_paced, self.dtype or "float64")
+            start = (self.init == "aligned", self.scale == "balanced", self.self_paced, checks.floating(self.dtype))
             with one_blas_thread():  # products of a few columns: more threads would only wait for each other
                 state = pce_start.start(m, self.n_clusters, rng, *start)
                 rounds = shown(range(self.max_iter), "PCE", self.verbose, self.max_iter)
@@ -168,8 +168,9 @@ class PCE(LabelConsensus):
         checks.choice(self.scale, "scale", ("balanced", "published"))
         checks.number(self.tol, "tol", 0, inclusive=True)
         checks.integer(self.max_iter, "max_iter", 1)
-        checks.choice(self.self_paced, "self_paced", (True, False))
-        checks.choice(self.dtype or "float64", "dtype", checks.FLOATS)
+        checks.flag(self.self_paced, "self_paced")
+        checks.integer(self.verbose, "verbose", 0)
+        checks.floating(self.dtype)
 
     def _store(self, labels: Any, run: Run) -> None:
         """Store results in the caller's library."""
@@ -183,7 +184,8 @@ class PCE(LabelConsensus):
         state, home = run.state, device_of(labels)
         state.workspace.clear()
         state.points *= state.scale
-        self.labels_ = to_device(self._without_empty(state.labels), home)
+        merged = state.observed.merge()  # rounding must not part equal rows
+        self.labels_ = to_device(self._without_empty(state.labels[merged.first][merged.group]), home)
         self.embedding_ = to_device(state.points, home)
         self.reliability_ = to_device(state.reliability, home)
         self.partition_weight_ = to_device(state.weight, home)
@@ -199,11 +201,7 @@ class PCE(LabelConsensus):
         count = int(used.sum())
         if count == self.n_clusters:
             return labels
-        warnings.warn(
-            f"`n_clusters` = {self.n_clusters} clusters were asked for, but only {count} are not empty.",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        self._warn_of_empty_clusters(count)
         return (xp.cumsum(used) - 1).astype("int32")[labels]
 
 
