@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuensemble._array import checks, csr, random, threads
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
-from gpuensemble._array.progress import shown
+from gpuensemble._array.progress import with_bar
 from gpuensemble._kmeans.features.distances import DISTANCES, Features, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
 
@@ -215,7 +215,7 @@ def _partitions(partition: Callable[[int, Any], Array], X: Any, draws: list, hom
         labels = namespace(entries).empty((X.shape[0], n_partitions), "int32")
         in_turn = threads.each if device == "cpu" else map
         found = in_turn(partition, range(n_partitions), draws)
-        for i, column in enumerate(shown(found, "base partitions", verbose, n_partitions, "partition")):
+        for i, column in enumerate(with_bar(found, "base partitions", verbose, n_partitions, "partition")):
             labels[:, i] = column
     return to_device(labels, home)
 

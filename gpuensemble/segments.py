@@ -13,7 +13,8 @@ import numpy as np
 
 from gpuensemble._array import checks, csr, random, threads
 from gpuensemble._array.devices import choose_device, on, to_host
-from gpuensemble._array.progress import shown
+from gpuensemble._array.messages import shown
+from gpuensemble._array.progress import with_bar
 from gpuensemble._kmeans.features.distances import DISTANCES, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._tables import outputs, readers
@@ -143,7 +144,7 @@ def write(
         header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": (n, n_partitions)}
         np.lib.format.write_array_header_1_0(file, header)
         found = _in_threads(source, calls, stack) if client is None else _on_workers(source, calls, client)
-        for rows, inside in shown(found, "base partitions", verbose, n_partitions, "partition"):
+        for rows, inside in with_bar(found, "base partitions", verbose, n_partitions, "partition"):
             column = np.full(n, -1, dtype)
             column[rows] = inside
             file.write(column.tobytes())
@@ -151,7 +152,7 @@ def write(
 
 def _checked_path(labels: Any) -> Path:
     if not isinstance(labels, str | Path) or Path(labels).suffix != ".npy":
-        raise ValueError(f"`labels` must be the path of an .npy file, got {labels!r}.")
+        raise ValueError(f"`labels` must be the path of an .npy file, got {shown(labels)}.")
     return Path(labels)
 
 

@@ -7,26 +7,30 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import Array, device_of, memory, namespace, to_device
+from gpuensemble._array.messages import as_float, shown
 
 FLOATS = ("float32", "float64")
+LARGEST = 2**31 - 1  # of a number of things
 MOST = 1e200  # of weights: sums of so large ones, or so small ones, are still numbers
 
 
 def integer(value: Any, name: str, low: int, high: int | None = None, of: str = "") -> int:
     """Return an integer between `low` and `high`; `of` says what the upper bound is."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"`{name}` must be an integer, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"`{name}` must be an integer, got {shown(value)} of type {type(value).__name__}.")
     value = int(value)
+    if high is None and value > LARGEST:
+        raise ValueError(f"`{name}` must be at most {LARGEST}, got {shown(value)}.")
     if value < low or (high is not None and value > high):
         rule = f"at least {low}" if high is None else f"between {low} and {of + '=' if of else ''}{high}"
-        raise ValueError(f"`{name}` must be {rule}, got {value if abs(value) < 10**20 else f'{as_float(value):g}'}.")
+        raise ValueError(f"`{name}` must be {rule}, got {shown(value)}.")
     return value
 
 
 def number(value: Any, name: str, above: float, inclusive: bool = False) -> float:
     """Return a finite number above a bound, or, if `inclusive`, at least the bound."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"`{name}` must be a number, got {shown(value)} of type {type(value).__name__}.")
     value = as_float(value)
     if not (value >= above if inclusive else value > above) or value == np.inf:
         rule = "at least" if inclusive else "greater than"
@@ -34,26 +38,18 @@ def number(value: Any, name: str, above: float, inclusive: bool = False) -> floa
     return value
 
 
-def as_float(value: Any) -> float:
-    """Return a real number as a float; one that is too large is infinite."""
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf if value > 0 else -np.inf
-
-
 def choice(value: Any, name: str, options: tuple) -> Any:
     """Return a value that is one of a few options."""
     plain = value is None or isinstance(value, str | bool | numbers.Real)  # an array cannot be compared with them
     if not plain or value not in options:
-        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, options))}, got {value!r}.")
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, options))}, got {shown(value)}.")
     return value
 
 
 def flag(value: Any, name: str) -> bool:
     """Return True or False, of Python or of NumPy."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"`{name}` must be True or False, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"`{name}` must be True or False, got {shown(value)} of type {type(value).__name__}.")
     return bool(value)
 
 
@@ -71,7 +67,7 @@ def path(value: Any, name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str | Path):
-        raise TypeError(f"`{name}` must be the path of a file, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"`{name}` must be the path of a file, got {shown(value)} of type {type(value).__name__}.")
     if Path(value).is_dir() or not Path(value).resolve().parent.is_dir():
         raise ValueError(f"`{name}` must be a file in a folder that is there, got {str(value)!r}.")
     return str(value)
@@ -170,10 +166,10 @@ def offsets(widths: np.ndarray) -> np.ndarray:
 def rows(value: Any, n: int) -> tuple[int, int]:
     """Return the first row of a slice with step 1, and the one after its last."""
     if not isinstance(value, slice) or value.step not in (None, 1):
-        raise TypeError(f"`rows` must be a slice with step 1, got {value!r}.")
+        raise TypeError(f"`rows` must be a slice with step 1, got {shown(value)}.")
     begin, end, _ = value.indices(n)
     if end <= begin:
-        raise ValueError(f"`rows` must hold at least one of the n_samples={n} rows, got {value!r}.")
+        raise ValueError(f"`rows` must hold at least one of the n_samples={n} rows, got {shown(value)}.")
     return begin, end
 
 
@@ -243,7 +239,7 @@ def in_place(value: Any, name: str, ndim: int) -> Array:
 def threshold(value: Any, name: str) -> float:
     """Return a number that is finite and not negative."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real):
-        raise TypeError(f"`{name}` must be a number, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"`{name}` must be a number, got {shown(value)} of type {type(value).__name__}.")
     if not 0 <= as_float(value) < np.inf:
         raise ValueError(f"`{name}` must be finite and not negative, got {as_float(value)}.")
     return float(value)
@@ -304,10 +300,5 @@ def axis_of(value: Any, ndim: int) -> int:
 def ratio(value: Any, name: str) -> float:
     """Return a number that is more than 0 and at most 1."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < as_float(value) <= 1:
-        raise ValueError(f"`{name}` must be more than 0 and at most 1, got {value!r}.")
+        raise ValueError(f"`{name}` must be more than 0 and at most 1, got {shown(value)}.")
     return float(value)
-
-
-def shown(value: Any) -> str:
-    """Write a value as a person does: 3, not np.int64(3)."""
-    return repr(value.item() if isinstance(value, np.generic) else value)

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._array.messages import shown
 
 
 class Coded(NamedTuple):
@@ -27,9 +28,9 @@ class _Names(NamedTuple):
 
     def place(self, i: int, row: int | None = None) -> str:
         """Say where column i, or a label in it, is: " in row 2, column 1"; a vector has rows only."""
-        parts = [] if row is None else [f"row {checks.shown(self.rows[row])}"]
+        parts = [] if row is None else [f"row {shown(self.rows[row])}"]
         if self.columns is not None:
-            parts.append(f"column {checks.shown(self.columns[i])}")
+            parts.append(f"column {shown(self.columns[i])}")
         return " in " + ", ".join(parts) if parts else ""
 
 
@@ -181,9 +182,7 @@ def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: _Names) -> Code
 def _check_seen(seen: Array, names: _Names) -> None:
     if not bool(seen.all()):
         row = names.rows[int((~seen).argmax())]
-        raise ValueError(
-            f"`{names.table}` must have a label in every row, got only missing ones in row {checks.shown(row)}."
-        )
+        raise ValueError(f"`{names.table}` must have a label in every row, got only missing ones in row {shown(row)}.")
 
 
 def code_dtype(width: int) -> str:
@@ -330,7 +329,7 @@ def _check_values(local: Array, values: np.ndarray, names: _Names, i: int) -> No
         place = names.place(i, int((local == code).argmax()))
         raise ValueError(
             f"`{names.table}` given as numbers must be whole and not negative, with -1 or NaN for a missing one, "
-            f"got {checks.shown(values[code])}{place}."
+            f"got {shown(values[code])}{place}."
         )
 
 

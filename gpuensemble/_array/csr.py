@@ -7,6 +7,7 @@ import numpy as np
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._array.messages import shown
 from gpuensemble._array.threads import spans
 
 IN_CACHE = 1 << 17  # entries whose float64 copy stays in a cache
@@ -196,12 +197,12 @@ def refuse_unfit(X: Any, name: str, distance: str, rows: Sequence | None = None,
     values, rows = entries(X), range(X.shape[0]) if rows is None else rows
     if distance == "kl" and bool((values < 0).any()):
         row, column = first_place(X, values < 0)
-        place = f"row {checks.shown(rows[row])}, column {column}"
+        place = f"row {shown(rows[row])}, column {column}"
         value = float(values[values < 0][0])
         raise ValueError(f"`{name}` must not be negative with the kl distance, got {value:g} in {place}.")
     zero = zero_rows(X) if present is None else zero_rows(X) & present
     if distance != "sqeuclidean" and bool(zero.any()):
-        place = f"row {checks.shown(rows[int(zero.argmax())])}"
+        place = f"row {shown(rows[int(zero.argmax())])}"
         raise ValueError(f"`{name}` must have no row of zeros with the {distance} distance, got one at {place}.")
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy
 
+from gpuensemble._array.messages import shown
+
 Array = Any  # numpy.ndarray or cupy.ndarray
 # where a container's limit is written, in the second and the first version of control groups
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -29,21 +31,23 @@ def device_of(array: Array) -> str:
 
 def choose_device(device: str, *inputs: Array) -> str:
     """Return the device that is asked for; "auto" is where the inputs are, else CUDA if there is one, else the CPU."""
+    if not isinstance(device, str):  # an array cannot be compared with one
+        raise ValueError(f'`device` must be "auto", "cpu", "cuda" or "cuda:N", got {shown(device)}.')
     if device == "auto":
         home = next((device_of(x) for x in inputs if namespace(x) is not numpy), None)
         return home or ("cuda:0" if cuda_count() else "cpu")
     if device == "cpu":
         return "cpu"
-    match = re.fullmatch(r"cuda(?::(\d+))?", device) if isinstance(device, str) else None
+    match = re.fullmatch(r"cuda(?::(\d+))?", device)
     if match is None:
-        raise ValueError(f'`device` must be "auto", "cpu", "cuda" or "cuda:N", got {device!r}.')
+        raise ValueError(f'`device` must be "auto", "cpu", "cuda" or "cuda:N", got {shown(device)}.')
     count = cuda_count()
     if not count:
-        raise ValueError(f"`device` must be one that is there, got {device!r}: {why_no_cuda()}.")
+        raise ValueError(f"`device` must be one that is there, got {shown(device)}: {why_no_cuda()}.")
     index = int(match[1] or 0)
     if index >= count:
         raise ValueError(
-            f"`device` must name one of the {count} CUDA devices (cuda:0 to cuda:{count - 1}), got {device!r}."
+            f"`device` must name one of the {count} CUDA devices (cuda:0 to cuda:{count - 1}), got {shown(device)}."
         )
     return f"cuda:{index}"
 

@@ -24,7 +24,7 @@ def bar(
         yield show
 
 
-def shown(
+def with_bar(
     steps: Iterable, description: str, verbose: int, total: int | None = None, unit: str = "it", done: int = 0
 ) -> Iterator:
     """Yield the steps one after another, and show a bar."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuensemble._array.messages import shown
+
 
 def generators(random_state: Any, n: int) -> list[np.random.Generator]:
     """Make n independent generators, the same ones for the same seed."""
@@ -47,4 +49,6 @@ def sequence(random_state: Any) -> np.random.SeedSequence:
         return np.random.SeedSequence()
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0:
         return np.random.SeedSequence(int(random_state))
-    raise ValueError(f"`random_state` must be None, an integer of at least 0 or a generator, got {random_state!r}.")
+    raise ValueError(
+        f"`random_state` must be None, an integer of at least 0 or a generator, got {shown(random_state)}."
+    )

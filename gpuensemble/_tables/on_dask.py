@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuensemble._array.devices import on, to_host
+from gpuensemble._array.messages import shown
 from gpuensemble._tables.blocks import Block, Lasting, Table, add
 
 
@@ -31,7 +32,7 @@ def current_client(client: Any) -> Any:
     if client is not None:
         if not (hasattr(client, "submit") and hasattr(client, "nthreads")):
             raise TypeError(
-                f"`client` must be a dask.distributed.Client, got {client!r} of type {type(client).__name__}."
+                f"`client` must be a dask.distributed.Client, got {shown(client)} of type {type(client).__name__}."
             )
         return client
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import to_device, to_host
+from gpuensemble._array.messages import shown
 from gpuensemble._tables.blocks import InMemory, Table
 from gpuensemble._tables.files import refuse_input, whole_file
 
@@ -37,7 +38,7 @@ def check(out: Any, *inputs: Any) -> None:
     if out is None:
         return
     if not isinstance(out, str | Path) or Path(out).suffix != ".npy":
-        raise ValueError(f"`out` must be the path of an .npy file, got {out!r}.")
+        raise ValueError(f"`out` must be the path of an .npy file, got {shown(out)}.")
     if not Path(out).resolve().parent.is_dir():
         raise ValueError(f"`out` must be in a folder that is there, got {str(out)!r}.")
     beside = confidence_path(Path(out))

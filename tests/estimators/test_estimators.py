@@ -161,6 +161,48 @@ def test_cluster_weights_of_one_change_nothing():
     assert weighted.objective_ == pytest.approx(plain.objective_, rel=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("kind", [ge.SEC, ge.KCC], ids=["SEC", "KCC"])
+@pytest.mark.parametrize("size", [1e-150, 3e-9, 5e11, 1e150])
+def test_only_the_ratios_of_weights_matter(kind, size, dtype):
+    _, labels = ensemble(holes=0.2)
+    start, rng = np.arange(80) % 4, np.random.default_rng(0)
+    plain = kind(4, init=start, device="cpu").fit(labels)
+    of_clusters, of_partitions = 1 + rng.integers(0, 4, len(plain.centers_)), 1 + rng.integers(0, 4, 8)
+    options = {"init": start, "dtype": dtype, "device": "cpu"}
+    one = kind(4, cluster_weight=of_clusters, partition_weight=of_partitions, **options).fit(labels)
+    two = kind(4, cluster_weight=of_clusters * size, partition_weight=of_partitions, **options).fit(labels)
+    three = kind(4, cluster_weight=of_clusters, partition_weight=of_partitions * size, **options).fit(labels)
+    np.testing.assert_array_equal(one.labels_, two.labels_)
+    np.testing.assert_array_equal(one.labels_, three.labels_)
+    assert two.objective_ == pytest.approx(one.objective_ * (size if kind is ge.KCC else 1), rel=1e-5)
+    assert three.objective_ == pytest.approx(one.objective_ * size, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["cluster_weight", "partition_weight", "sample_weight"])
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1e308])
+def test_weights_beyond_the_range_of_numbers_are_refused(name, size):
+    _, labels = ensemble()
+    n = {
+        "cluster_weight": len(ge.SEC(4, random_state=0).fit(labels).centers_),
+        "partition_weight": 8,
+        "sample_weight": 80,
+    }
+    parameters, arguments = ({}, {name: [size] * 80}) if name == "sample_weight" else ({name: [size] * n[name]}, {})
+    with pytest.raises(ValueError, match=rf"^`{name}` must have a largest weight from 1e-200 to 1e\+200, got "):
+        ge.SEC(4, **parameters).fit(labels, **arguments)
+
+
+def test_cluster_weights_that_would_be_rounded_away_are_refused():
+    _, labels = ensemble()
+    weight = np.ones(len(ge.SEC(4, random_state=0).fit(labels).centers_))
+    weight[0] = 1e-9
+    with pytest.raises(
+        ValueError, match=r"^`cluster_weight` must not differ by more than a factor of 2\*\*20, but for 0"
+    ):
+        ge.SEC(4, cluster_weight=weight).fit(labels)
+
+
 SMALL = {
     "one cluster": ([[0, 0], [1, 1], [0, 1]], 1, 1),
     "as many clusters as rows": ([[0, 0], [1, 1], [0, 1]], 3, 3),

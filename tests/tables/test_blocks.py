@@ -295,7 +295,7 @@ BAD_FILES = {
     ),
     "parts that differ": (
         differing,
-        r"`labels` must have as many columns in all its parts, got \[1, 2\].",
+        r"`labels` must have the same columns in all files, got '1' in only one of ",
     ),
 }
 
@@ -668,3 +668,104 @@ def test_an_emptied_cluster_is_filled_alike_everywhere(cluster, tmp_path, monkey
         found = lacking_a_cluster(table)
         assert found.path == expected.path
         np.testing.assert_array_equal(found.statistics.counts, expected.statistics.counts)
+
+
+# What a file may be that is not what it says.
+
+
+def frames(folder, *tables):
+    for i, frame in enumerate(tables):
+        frame.to_parquet(folder / f"{i}.parquet")
+    return folder
+
+
+def test_parquet_files_are_joined_by_the_names_of_their_columns(tmp_path):
+    frame = pd.DataFrame(ensemble(n=400)).rename(columns=lambda i: f"p{i}")
+    expected = ge.SEC(4, random_state=0).fit(frame)
+    turned = frame.iloc[200:, ::-1]
+    same(ge.SEC(4, random_state=0).fit(frames(tmp_path, frame.iloc[:200], turned)), expected)
+
+
+def test_parquet_files_with_other_columns_are_refused(tmp_path):
+    frame = pd.DataFrame(ensemble(n=40)).rename(columns=lambda i: f"p{i}")
+    folder = frames(tmp_path, frame, frame.rename(columns={"p3": "p9"}))
+    message = (
+        r"`labels` must have the same columns in all files, got 'p3' in only one of '.*0\.parquet' and '.*1\.parquet'\."
+    )
+    with pytest.raises(ValueError, match=message):
+        ge.SEC(4).fit(folder)
+
+
+def test_a_missing_chunk_of_zarr_is_refused_unless_it_reads_as_holes(tmp_path):
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    labels = ensemble(n=900, holes=0)
+    for fill in (0, -1):
+        path = tmp_path / f"t{fill}.zarr"
+        stored = zarr.create_array(str(path), shape=(900, 9), chunks=(300, 3), dtype="int8", fill_value=fill)
+        stored[:] = labels
+        (chunk,) = path.glob("c/1/2")
+        chunk.unlink()
+    with pytest.raises(
+        ValueError, match=r"`labels` must have all its chunks .*, got 8 of 9 in .*, whose fill value is 0\."
+    ):
+        ge.SEC(4, random_state=0).fit(tmp_path / "t0.zarr")
+    labels[300:600, 6:] = -1
+    same(ge.SEC(4, random_state=0).fit(tmp_path / "t-1.zarr"), ge.SEC(4, random_state=0).fit(labels))
+
+
+def test_labels_that_a_float_cannot_tell_apart_are_refused(tmp_path):
+    large = pd.DataFrame({"p": [2**53, 2**53 + 1]})
+    folder = frames(tmp_path, large, pd.DataFrame({"p": [0.0, np.nan]}))
+    with pytest.raises(
+        ValueError, match=r"`labels` must be at most 2\*\*53 where .*, got 9007199254740993 in column 0\."
+    ):
+        ge.SEC(2).fit(folder)
+
+
+def test_an_archive_under_the_name_of_an_array_is_refused(tmp_path):
+    with (tmp_path / "t.npy").open("wb") as file:
+        np.savez(file, a=ensemble())
+    with pytest.raises(ValueError, match=r"`labels` must be a whole \.npy file of numbers or text, got '.*t\.npy'"):
+        ge.SEC(4).fit(tmp_path / "t.npy")
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_noticed(tmp_path):
+    labels, path = ensemble(n=200), tmp_path / "state"
+    ge.SEC(4, random_state=0, checkpoint=str(path)).fit(labels)
+    sound = path.read_bytes()
+    rng = np.random.default_rng(0)
+    damaged = [sound[: rng.integers(len(sound))] for _ in range(20)]
+    for _ in range(200):
+        place, bit = rng.integers(len(sound)), 1 << rng.integers(8)
+        damaged.append(sound[:place] + bytes([sound[place] ^ bit]) + sound[place + 1 :])
+    for text in damaged:
+        path.write_bytes(text)
+        with pytest.raises(
+            ValueError, match="^`checkpoint` must be a whole file that this version wrote, got another one"
+        ):
+            ge.SEC(4, random_state=0, checkpoint=str(path), resume=True).fit(labels)
+        assert path.read_bytes() == text
+
+
+BAD_PARAMETERS = {
+    "client": (5, TypeError, "`client` must be a dask.distributed.Client, got 5 of type int."),
+    "checkpoint": (5, TypeError, "`checkpoint` must be the path of a file, got 5 of type int."),
+    "resume": ("no", TypeError, "`resume` must be True or False, got 'no' of type str."),
+    "dtype": (0, ValueError, "`dtype` must be one of 'float32', 'float64', got 0."),
+    "verbose": ("yes", TypeError, "`verbose` must be an integer, got 'yes' of type str."),
+    "init": ("\n", ValueError, "`init` must be one of 'spectral', 'k-means++', 'random', got '\\n'."),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PARAMETERS)
+def test_parameters_of_other_types_are_one_sentence(name):
+    value, kind, message = BAD_PARAMETERS[name]
+    with pytest.raises(kind) as error:
+        ge.SEC(4, **{name: value}).fit(ensemble(n=50))
+    assert str(error.value) == message
+
+
+def test_a_checkpoint_in_a_folder_that_is_not_there_is_refused_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "table", None)
+    with pytest.raises(ValueError, match="`checkpoint` must be a file in a folder that is there, got "):
+        ge.SEC(4, checkpoint=str(tmp_path / "no" / "state")).fit(ensemble())

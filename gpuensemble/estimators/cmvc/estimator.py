@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gpuensemble._array import checks, csr, threads
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
-from gpuensemble._array.progress import shown
+from gpuensemble._array.progress import with_bar
 from gpuensemble._array.random import generators
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.features.distances import DISTANCES, FeatureBlock, Features, prepare
@@ -264,7 +264,7 @@ def run(parts: list[Features], base: list[Partition], labels: Array, plan: Plan,
     """Run Algorithm 3 of CMVC, from base partitions and a consensus of them."""
     fused, _ = fuse(whole(membership(base)), labels, plan)
     path = []
-    for _ in shown(range(plan.max_iter), "iterations", verbose, plan.max_iter):
+    for _ in with_bar(range(plan.max_iter), "iterations", verbose, plan.max_iter):
         labels = fused
         base = guide(parts, base, labels, plan)
         fused, disagreement = fuse(whole(membership(base)), labels, plan)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from gpuensemble._array import checks, csr, random
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._array.messages import shown
 from gpuensemble._kmeans.features.distances import FeatureBlock, Features, prepare
 
 
@@ -67,7 +68,7 @@ def _presence(present: Any, n: int, n_views: int, device: str) -> list[Array]:
     other = (present != 0) & (present != 1)
     if bool(other.any()):
         row, column = csr.first_place(present, other)
-        value = checks.shown(present[row, column].item())
+        value = shown(present[row, column].item())
         raise ValueError(f"`present` must hold booleans, or 0 and 1, got {value} in row {row}, column {column}.")
     return [present[:, v] != 0 for v in range(n_views)]
 
@@ -91,7 +92,7 @@ def _refuse_values(view: View, name: str, distance: str, rows: Sequence) -> None
     bad = ~namespace(values).isfinite(values)
     if bool(bad.any()):
         row, column = csr.first_place(X, bad)
-        place, value = f"row {checks.shown(rows[row])}, column {column}", float(values[bad][0])
+        place, value = f"row {shown(rows[row])}, column {column}", float(values[bad][0])
         raise ValueError(f"`{name}` must be finite where a sample is present, got {value} in {place}.")
     csr.refuse_unfit(X, name, distance, rows, view.present)
 
@@ -104,7 +105,7 @@ def refuse_unseen(present: list, rows: Sequence, rule: str, fault: str) -> None:
     for one in present[1:]:
         seen = seen | one
     if not bool(seen.all()):
-        row = checks.shown(rows[int((~seen).argmax())])
+        row = shown(rows[int((~seen).argmax())])
         raise ValueError(f"Every sample must {rule}, got row {row} {fault}.")
 
 

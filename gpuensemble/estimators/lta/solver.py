@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuensemble import prox
 from gpuensemble._array.devices import Array, namespace, to_device, to_host
-from gpuensemble._array.progress import shown
+from gpuensemble._array.progress import with_bar
 from gpuensemble._array.threads import spans
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cuda import lta as cuda_lta
@@ -82,7 +82,7 @@ def coassociation(
     tol = tol if hold == 1 else FLOAT32_TOL * len(m.codes)
     n_iter, below = len(zeros), 0
     later = islice(steps(lambda_error), n_iter, max_iter)
-    for step in shown(later, "LTA", verbose, max_iter, done=n_iter):
+    for step in with_bar(later, "LTA", verbose, max_iter, done=n_iter):
         norm = shrink(state.tensor, step.inverse)  # P, Eq. 12
         path[n_iter, 0] = kernels.lta_update(*state, step).max()  # Eq. 13 to 22
         path[n_iter, 1] = norm + lambda_error * _square(state.error, copies, group)

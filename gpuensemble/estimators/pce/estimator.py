@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import choose_device, device_of, namespace, on, to_device
-from gpuensemble._array.progress import shown
+from gpuensemble._array.progress import with_bar
 from gpuensemble._array.random import generators
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble.estimators._base.labels import LabelConsensus
@@ -156,7 +156,7 @@ class PCE(LabelConsensus):
             start = (self.init == "aligned", self.scale == "balanced", self.self_paced, checks.floating(self.dtype))
             with one_blas_thread():  # products of a few columns: more threads would only wait for each other
                 state = pce_start.start(m, self.n_clusters, rng, *start)
-                rounds = shown(range(self.max_iter), "PCE", self.verbose, self.max_iter)
+                rounds = with_bar(range(self.max_iter), "PCE", self.verbose, self.max_iter)
                 run = minimise(state, self.gamma, self.self_paced, self.tol, rounds)
             self._store(labels, run)
         self._remember_columns(labels, len(m.widths))
@@ -168,7 +168,7 @@ class PCE(LabelConsensus):
         checks.choice(self.scale, "scale", ("balanced", "published"))
         checks.number(self.tol, "tol", 0, inclusive=True)
         checks.integer(self.max_iter, "max_iter", 1)
-        checks.flag(self.self_paced, "self_paced")
+        checks.choice(self.self_paced, "self_paced", (True, False))
         checks.integer(self.verbose, "verbose", 0)
         checks.floating(self.dtype)
 

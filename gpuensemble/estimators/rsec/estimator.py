@@ -165,7 +165,7 @@ class RSEC(SimilarityConsensus):
             lambda_error=checks.number(self.lambda_error, "lambda_error", 0),
             gamma=gamma if self.penalty == "gamma" else None,
             n_outer=checks.integer(self.n_outer, "n_outer", 1),
-            mu=None if self.mu is None else checks.number(self.mu, "mu", 0),
+            mu=None if self.mu is None else checks.number(self.mu, "mu", 1e-100),
             rho=checks.number(self.rho, "rho", 1),
             tol=checks.number(self.tol, "tol", 0),
             max_iter=checks.integer(self.max_iter, "max_iter", 1),
