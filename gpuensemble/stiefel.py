@@ -15,6 +15,7 @@ DECREASE = 1e-4  # Armijo: the share of the decrease that the slope promises, wh
 MAX_TRIALS = 25  # of a step; each is at most half as long as the one before
 MAX_TURN = 100  # of step * |W|: a longer step hardly leads further, and costs digits
 DRIFT = 20  # times eps: columns further from orthonormal than this are orthonormalised
+MAX_REPAIRS = 4  # Newton steps beyond the first one
 
 
 class Minimum(NamedTuple):
@@ -231,9 +232,11 @@ def _repaired(x: Array) -> Array:
 
 
 def _orthonormalised(x: Array) -> Array:
-    """Take Newton steps, each of which squares the error, until the columns of x are orthonormal."""
+    """Take Newton steps until the columns of x are orthonormal but for rounding: each step squares the error."""
     x = _repaired(x)
-    while float(_drift(_inner(x, x), x)) > DRIFT:
+    for _ in range(MAX_REPAIRS):
+        if not float(_drift(_inner(x, x), x)) > 100 * DRIFT:
+            break
         x = _repaired(x)
     return x
 

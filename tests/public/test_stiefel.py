@@ -232,3 +232,11 @@ def test_a_bad_step_gets_one_sentence(change, message):
 def test_a_bad_search_gets_one_sentence(change, message):
     with pytest.raises(ValueError, match=message):
         ge.stiefel.minimize(lambda x: (0.0, x), **({"x0": np.eye(3, 2)} | change))
+
+
+def test_columns_that_have_drifted_far_are_orthonormal_again(xp):
+    """One Newton step leaves the square of the error, which may still be large."""
+    x = np.linalg.qr(np.random.default_rng(0).standard_normal((30, 4)))[0]
+    for error in (1e-13, 1e-6, 1e-2, 0.2):
+        found = to_host(ge.stiefel._orthonormalised(xp.asarray(x * (1 - error))))
+        np.testing.assert_allclose(found.T @ found, np.eye(4), atol=1e-12)

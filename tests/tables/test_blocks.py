@@ -715,7 +715,7 @@ def test_a_missing_chunk_of_zarr_is_refused_unless_it_reads_as_holes(tmp_path):
 
 def test_labels_that_a_float_cannot_tell_apart_are_refused(tmp_path):
     large = pd.DataFrame({"p": [2**53, 2**53 + 1]})
-    folder = frames(tmp_path, large, pd.DataFrame({"p": [0.0, np.nan]}))
+    folder = frames(tmp_path, large, pd.DataFrame({"p": [0.0, 1.0]}))
     with pytest.raises(
         ValueError, match=r"`labels` must be at most 2\*\*53 where .*, got 9007199254740993 in column 0\."
     ):
@@ -740,9 +740,7 @@ def test_every_flipped_bit_of_a_checkpoint_is_noticed(tmp_path):
         damaged.append(sound[:place] + bytes([sound[place] ^ bit]) + sound[place + 1 :])
     for text in damaged:
         path.write_bytes(text)
-        with pytest.raises(
-            ValueError, match="^`checkpoint` must be a whole file that this version wrote, got another one"
-        ):
+        with pytest.raises(ValueError, match=r"^`checkpoint` must be a whole file that this version wrote"):
             ge.SEC(4, random_state=0, checkpoint=str(path), resume=True).fit(labels)
         assert path.read_bytes() == text
 
