@@ -28,6 +28,7 @@ SETTINGS = {
     "KCC": ("KCC", {}),
     "KCC, entropy": ("KCC", {"utility": "entropy", "init": "k-means++", "n_init": 2}),
     "KCC, cosine": ("KCC", {"utility": "cosine", "normalized": True}),
+    "HBGF": ("HBGF", {}),
     "EAC": ("EAC", {}),
     "EAC, single": ("EAC", {"linkage": "single"}),
     "EAC, spectral": ("EAC", {"linkage": "spectral"}),
@@ -45,7 +46,7 @@ VIEWS = {
     "CMVC, exact": {"distance": "sqeuclidean", "update": "exact"},
     "CMVC, kl": {"distance": "kl"},
 }
-HOLES = ("SEC", "SEC, k-means++", "SEC, entropy", "KCC", "KCC, entropy", "EAC", "RSEC", "NRSEC", "PCE")
+HOLES = ("SEC", "SEC, k-means++", "SEC, entropy", "KCC", "KCC, entropy", "HBGF", "EAC", "RSEC", "NRSEC", "PCE")
 FROM_A_START = {
     "SEC": {},
     "SEC, entropy": {"cluster_weight": "entropy"},

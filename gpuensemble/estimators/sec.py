@@ -35,6 +35,7 @@ class SEC(KMeansConsensus):
     cluster_weight : None, "entropy" or array of C numbers
         e_c: multiplies cluster c of all base partitions (in the order of `Membership`'s columns) in S = H diag(e) H'.
         "entropy": exp(-h_c / (0.4 r)), h_c the entropy of the other partitions' labels inside c. Not in the paper.
+        Weights are rounded to 2**-20 of the largest; they must not differ by more than that, and 0 counts as that.
     random_state : int, Generator or None
         The seed of all draws.
     device : str
@@ -51,7 +52,8 @@ class SEC(KMeansConsensus):
     checkpoint : path, optional
         Where the state of the fit is kept: a few tables, written every five iterations.
     resume : bool
-        Go on from the checkpoint, if it is there. The answer is that of a fit that was not cut off.
+        Go on from the checkpoint, if it is there. The answer is that of a fit that was not cut off. A checkpoint of
+        another table or of other parameters is refused; a single start may go on with another `max_iter`.
 
     Attributes
     ----------

@@ -276,7 +276,7 @@ BAD = {
     "NaN": ({"lambda_error": np.nan}, "`lambda_error` must be finite and greater than 0, got nan."),
     "gamma": ({"gamma": 1.0}, "`gamma` must be finite and greater than 1, got 1."),
     "n_outer": ({"n_outer": 0}, "`n_outer` must be at least 1, got 0."),
-    "mu": ({"mu": 0.0}, "`mu` must be finite and greater than 0, got 0."),
+    "mu": ({"mu": 0.0}, "`mu` must be finite and greater than 1e-100, got 0."),
     "rho": ({"rho": 1.0}, "`rho` must be finite and greater than 1, got 1."),
     "tol": ({"tol": 0.0}, "`tol` must be finite and greater than 0, got 0."),
     "text": ({"tol": "1e-6"}, "`tol` must be a number, got '1e-6' of type str."),
