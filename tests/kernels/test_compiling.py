@@ -1,5 +1,7 @@
 """Kernels where nothing can be kept on disk: they are compiled in memory, with one warning."""
 
+import os
+import pickle
 import subprocess
 import sys
 
@@ -25,3 +27,33 @@ print(found.tolist(), [str(one.message)[:40] for one in said])
 def test_a_system_without_a_place_to_write_compiles_in_memory():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[[2.0, 4.0], [2.0, 4.0]] ['Numba can write neither to the package n']"
+
+
+FIT = """
+import numpy as np
+import gpuensemble as ge
+X = np.repeat([[0.0, 0.0], [9.0, 9.0]], 20, axis=0)
+print(ge.generate.random_k(X, 1, (2, 2), random_state=0, device="cpu")[:, 0].tolist())
+"""
+
+
+def test_what_another_version_kept_is_made_anew(tmp_path):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def answer():
+        done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, check=True, env=environment)
+        return done.stdout
+
+    expected = answer()
+    indices = list(tmp_path.rglob("*.nbi"))
+    assert indices
+    for i, index in enumerate(indices):
+        text = index.read_bytes()
+        head = len(pickle.dumps(pickle.loads(text)))  # the version of Numba comes first
+        gone = pickle.dumps(Gone).replace(b"test_compiling", b"gpuensemble.__init__").replace(b"Gone", b"None")
+        index.write_bytes(text[:head] + (gone if i % 2 else b"nothing"))
+    assert answer() == expected
+
+
+class Gone:
+    """A class that is not there any more."""

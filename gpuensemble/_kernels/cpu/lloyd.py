@@ -21,7 +21,7 @@ def fits(features: Any) -> bool:
     return not guide or (len(guide) == 1 and isinstance(guide[0], OneHot))
 
 
-class Rows(NamedTuple):
+class FeatureRows(NamedTuple):
     """These are the rows of one block, dense or sparse, which of them are present, and the labels of the guide.
 
     What there is not is an empty array of the same type, so that one compilation serves all cases.
@@ -93,7 +93,7 @@ def advance(features: Any, state: Any, position: list, empty: Any, shift: Any, s
     return _advance(rows, *clusters, labelled, work, stop, empty, shift, features.bounded)
 
 
-def _rows(features: Any) -> Rows:
+def _rows(features: Any) -> FeatureRows:
     part, dtype, present = features.parts[0], features.dtype, features.present[0]
     none = np.empty(0, np.int32)
     if isinstance(part, Csr):
@@ -101,10 +101,10 @@ def _rows(features: Any) -> Rows:
     else:
         dense, entries = np.ascontiguousarray(part), (np.empty(0, dtype), none, np.empty(0, np.int64))
     present = np.empty(0, bool) if present is None else np.ascontiguousarray(present)
-    return Rows(dense, *entries, present, features.parts[1].indices if len(features.parts) > 1 else none)
+    return FeatureRows(dense, *entries, present, features.parts[1].indices if len(features.parts) > 1 else none)
 
 
-def _workspace(features: Any, k: int, rows: Rows) -> Workspace:
+def _workspace(features: Any, k: int, rows: FeatureRows) -> Workspace:
     dtype = features.dtype
     space, offset = steps.scores_and_offset(k, dtype)
     width = dot_width(k, dtype) if len(rows.dense) else space.shape[1]
