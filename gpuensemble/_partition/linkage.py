@@ -18,7 +18,11 @@ def tree_labels(similarity: Any, method: str, n_clusters: int, group: Any) -> An
     distance = 1 - similarity
     if len(distance) == 1:
         return np.zeros(1, "int32")  # a tree needs two rows
-    distance[group[:, None] == group] = 0
+    np.fill_diagonal(distance, 0)
+    order = np.argsort(group, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        if len(members) > 1:
+            distance[np.ix_(members, members)] = 0
     merges = linkage(squareform(distance, checks=False), method)
     return _cut(merges[:, :2].astype("int64"), n_clusters)
 
