@@ -16,14 +16,25 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble import simplex as simplex
     from gpuensemble import stiefel as stiefel
     from gpuensemble import tsvd as tsvd
+    from gpuensemble.estimators.cluster_walk import ClusterWalk as ClusterWalk
     from gpuensemble.estimators.cmvc import CMVC as CMVC
+    from gpuensemble.estimators.cspa import CSPA as CSPA
     from gpuensemble.estimators.eac import EAC as EAC
+    from gpuensemble.estimators.ecpcs import ECPCS as ECPCS
     from gpuensemble.estimators.hbgf import HBGF as HBGF
+    from gpuensemble.estimators.hgpa import HGPA as HGPA
     from gpuensemble.estimators.kcc import KCC as KCC
     from gpuensemble.estimators.lta import LTA as LTA
+    from gpuensemble.estimators.lwea import LWEA as LWEA
+    from gpuensemble.estimators.lwgp import LWGP as LWGP
+    from gpuensemble.estimators.mcla import MCLA as MCLA
+    from gpuensemble.estimators.nmfc import NMFC as NMFC
     from gpuensemble.estimators.pce import PCE as PCE
+    from gpuensemble.estimators.pta import PTA as PTA
+    from gpuensemble.estimators.ptgp import PTGP as PTGP
     from gpuensemble.estimators.rsec import RSEC as RSEC
     from gpuensemble.estimators.sec import SEC as SEC
+    from gpuensemble.estimators.voting import Voting as Voting
     from gpuensemble.membership import Membership as Membership
     from gpuensemble.membership import coassociation as coassociation
 else:

@@ -283,10 +283,10 @@ class Membership:
         return self._make(coded, self.categories, self.device)
 
     @_on_own_device
-    def leading(self) -> "Membership":
-        """Return the Membership of the first partition alone, which must be complete."""
-        codes = namespace(self.codes).ascontiguousarray(self.codes[:, :1])
-        return self._make(coding.Coded(codes, self.widths[:1], True), None, self.device)
+    def partitions(self, first: int, last: int) -> "Membership":
+        """Return the Membership of partitions first .. last - 1 alone, a copy."""
+        codes = namespace(self.codes).ascontiguousarray(self.codes[:, first:last])
+        return self._make(coding.Coded(codes, self.widths[first:last], self.complete), None, self.device)
 
     def filled(self, codes: Array) -> "Membership":
         """Return the Membership of other codes of the same partitions, without holes; nothing is checked or copied."""

@@ -22,8 +22,10 @@ HOUSE = (
 NAMES_NUMPY = {
     *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot"),
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
-    *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.linkage"),
-    *("estimators.lta.solver", "estimators.pce.start", "estimators.pce.steps"),
+    *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.clusters"),
+    *("_partition.distinct", "_partition.linkage", "_partition.partitioners", "_partition.trajectories"),
+    *("_partition.votes", "estimators.lta.solver", "estimators.pce.start", "estimators.pce.steps"),
+    *(f"estimators.{name}" for name in ("cluster_walk", "cspa", "eac", "ecpcs", "lwea", "mcla", "nmfc", "voting")),
 }
 NAMES_CUPY = {"_array.devices", "_kernels.cuda", "_cli.bench"}
 MODULES = {
@@ -101,7 +103,7 @@ def test_kernels_are_reached_through_their_home(name):
 @pytest.mark.parametrize("folder", [path.parent for path in PACKAGE.rglob("__init__.py")], ids=lambda path: path.name)
 def test_a_folder_says_what_it_is_and_holds_few_entries(folder):
     assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
-    if folder != PACKAGE:
+    if folder not in (PACKAGE, PACKAGE / "estimators"):  # of methods there are as many as there are
         entries = [path for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
         assert len(entries) <= ENTRIES
 

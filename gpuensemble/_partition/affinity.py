@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of, to_device, to_host
-from gpuensemble._partition.linkage import tree_labels
+from gpuensemble._partition.linkage import cut, tree
 from gpuensemble._partition.spectral import affinity_points, point_labels
 from gpuensemble.membership import Merged
 
@@ -11,10 +11,12 @@ from gpuensemble.membership import Merged
 def labels(given: Array, how: str, n_clusters: int, merged: Merged, rng: Any) -> Array:
     """Cut an n x n affinity, which is overwritten; with "points", cluster the rows of an n x K array by k-means.
 
-    `merged` says which rows of the table are equal. There are at least as many distinct rows as clusters.
+    `merged` says which rows of the table are equal: of a tree, the first one counts for all of them. There are at least
+    as many distinct rows as clusters.
     """
     if how not in ("spectral", "points"):
-        found = tree_labels(to_host(given), how, n_clusters, to_host(merged.group))
-        return to_device(found, device_of(given))
+        similarity = to_host(given[merged.first][:, merged.first]).astype("float64")
+        merges = tree(similarity, to_host(merged.multiplicity), how)
+        return to_device(cut(merges, n_clusters), device_of(given))[merged.group]
     points = affinity_points(given, n_clusters) if how == "spectral" else given
     return point_labels(points, n_clusters, merged, rng)

@@ -15,10 +15,10 @@ from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._array.threads import one_blas_thread, spans
 from gpuensemble._kernels import products
 from gpuensemble._kmeans.features import lloyd as features
-from gpuensemble._kmeans.labels.statistics import CostTables, by_partition, evaluate
-from gpuensemble._kmeans.labels.weights import sizes
+from gpuensemble._kmeans.labels.statistics import CostTables, by_partition, confidence, evaluate
 from gpuensemble._linear.krylov import Eigen, eigenvectors
 from gpuensemble._tables.blocks import Block, Lasting, Table, whole
+from gpuensemble._tables.counts import sizes
 from gpuensemble.membership import Membership
 
 CHUNK_ROWS = {"cpu": 1 << 15, "cuda": 1 << 18}  # rows embedded at a time: little memory, or few launches
@@ -44,10 +44,14 @@ def of_samples(table: Table, weight: Any = None) -> Graph:
     return Graph(weight, sizes(table) * weight, 1 / float(weight.min()), 0.0)
 
 
-def of_samples_and_clusters(table: Table) -> Graph:
-    """Make the bipartite graph that links each sample to its clusters (Fern and Brodley 2004)."""
-    count = sizes(table)
-    return Graph(1 / np.maximum(count, 1), np.ones(table.n_columns), float(count.max()), 1.0)
+def of_samples_and_clusters(table: Table, weight: Any = None, damping: float = 0.0) -> Graph:
+    """Make the bipartite graph that links each sample to its clusters, with the clusters' weights (Fern, Brodley 2004).
+
+    Eigenvectors count by their eigenvalues to the power `damping`.
+    """
+    weight = np.ones(table.n_columns) if weight is None else weight
+    count = np.maximum(sizes(table), 1)
+    return Graph(weight / count, weight, float((count / weight).max()), 1 + 2 * damping)
 
 
 @dataclass(eq=False)
@@ -73,12 +77,17 @@ class Embedded(Lasting):
         found, *_ = evaluate(block.m, self.tables, self.lengths(block.m))
         return found
 
-    def distances(self, m: Membership) -> tuple[Array, Array, Array]:
-        """Find the label of each row, and its squared distances from the nearest centre and the next."""
+    def found(self, m: Membership) -> tuple[Array, Array]:
+        """Find the label of each row, and its confidence: 1 - (squared distance to its centre) / (that to the next)."""
         lengths = self.lengths(m)
         labels, cost, second = evaluate(m, self.tables, lengths)
         safe = namespace(lengths).where(lengths > 0, lengths, 1)
-        return labels, 1 + cost / safe, 1 + second / safe
+        return labels, confidence(1 + cost / safe, 1 + second / safe).astype("float64", copy=False)
+
+    @property
+    def n_clusters(self) -> int:
+        """Return K, or fewer where there are fewer distinct rows."""
+        return self.tables.table.shape[1]
 
     def lengths(self, m: Membership) -> Array:
         """Return |g(x)| of each row, in the type of the tables."""
@@ -87,9 +96,20 @@ class Embedded(Lasting):
         return namespace(*norms).concatenate(norms).astype(self.tables.table.dtype, copy=False)
 
 
-def cut(table: Table, graph: Graph, n_clusters: int, rng: Any, n_init: int = 10, dtype: str = "float64") -> Embedded:
-    """Cut a graph by k-means on the directions of its embedded rows, of a sample of them where there are many."""
-    projection = embedding(table, graph, n_clusters, rng)
+def cut(
+    table: Table,
+    graph: Graph,
+    n_clusters: int,
+    rng: Any,
+    n_init: int = 10,
+    dtype: str = "float64",
+    n_vectors: int | None = None,
+) -> Embedded:
+    """Cut a graph by k-means on the directions of its embedded rows, of a sample of them where there are many.
+
+    There are as many eigenvectors as clusters by default.
+    """
+    projection = embedding(table, graph, n_vectors or n_clusters, rng)
     sample, weight = _sample(table, rng)
     merged = sample.merge()
     if weight is None:

@@ -4,22 +4,19 @@ Fern, Brodley: Solving Cluster Ensemble Problems by Bipartite Graph Partitioning
 Learning, 2004.
 """
 
+import math
 from typing import Any
 
-from gpuensemble._array import checks, random
-from gpuensemble._array.devices import Array, to_host
-from gpuensemble._kernels import products
-from gpuensemble._kmeans.labels.statistics import confidence, inverse
-from gpuensemble._kmeans.labels.weights import sizes
+from gpuensemble._array import checks
+from gpuensemble._kmeans.labels.statistics import inverse
+from gpuensemble._kmeans.labels.weights import UNIT, entropy_weights
 from gpuensemble._partition import bipartite
-from gpuensemble._partition.bipartite import Embedded
-from gpuensemble._tables import outputs
-from gpuensemble._tables.blocks import Block, Table
-from gpuensemble.estimators._base.streamed import Source, StreamedConsensus
-from gpuensemble.membership import Membership
+from gpuensemble._tables.blocks import Table
+from gpuensemble._tables.counts import sizes
+from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus
 
 
-class HBGF(StreamedConsensus):
+class HBGF(GraphConsensus):
     """The hybrid bipartite graph formulation finds a consensus by a cut of a graph; it is linear in n.
 
     The graph links each sample to its clusters. With D_x how many labels each sample has, and D_c how large each
@@ -31,8 +28,20 @@ class HBGF(StreamedConsensus):
     ----------
     n_clusters : int
         The number of clusters of the consensus.
+    cluster_weight : None or "entropy"
+        The links of cluster c count e_c. "entropy": exp(-h_c / (theta r)), h_c the entropy of the other partitions'
+        labels inside c; `LWGP` is this.
+    theta : float
+        How much the entropy of a cluster counts; the less, the more.
+    damping : float
+        Eigenvectors count by their eigenvalues to this power: 0 as published, where all count the same. 4 is more
+        accurate on the pools where it was measured (docs/hbgf.md).
+    n_vectors : int, optional
+        How many eigenvectors there are: K by default, and 1.5 K, rounded up, if they are damped.
     n_init : int
         Starts of the k-means on the embedded samples; the best one counts.
+    partition_weight : array of r numbers, optional
+        Multiplies the links of each partition.
     random_state : int, Generator or None
         The seed of all draws.
     device : str
@@ -74,11 +83,18 @@ class HBGF(StreamedConsensus):
     True
     """
 
+    _warn_of_fewer = GraphConsensus._warn_of_distinct_rows
+
     def __init__(
         self,
         n_clusters: int,
         *,
+        cluster_weight: str | None = None,
+        theta: float = 0.4,
+        damping: float = 0.0,
+        n_vectors: int | None = None,
         n_init: int = 10,
+        partition_weight: Any = None,
         random_state: Any = None,
         device: str = "auto",
         dtype: str | None = None,
@@ -87,7 +103,12 @@ class HBGF(StreamedConsensus):
         out: Any = None,
     ):
         self.n_clusters = n_clusters
+        self.cluster_weight = cluster_weight
+        self.theta = theta
+        self.damping = damping
+        self.n_vectors = n_vectors
         self.n_init = n_init
+        self.partition_weight = partition_weight
         self.random_state = random_state
         self.device = device
         self.dtype = dtype
@@ -95,38 +116,25 @@ class HBGF(StreamedConsensus):
         self.client = client
         self.out = out
 
-    def _fit(self, source: Source) -> None:
-        table = source.table
-        dtype = checks.floating(self.dtype)
+    def _check_parameters(self, table: Table) -> None:
+        checks.choice(self.cluster_weight, "cluster_weight", (None, "entropy"))
+        checks.number(self.theta, "theta", 0)
+        checks.number(self.damping, "damping", 0, inclusive=True)
         checks.integer(self.n_init, "n_init", 1)
-        (rng,) = random.generators(self.random_state, 1)
-        graph = bipartite.of_samples_and_clusters(table)
-        self._labelling = bipartite.cut(table, graph, self.n_clusters, rng, self.n_init, dtype)
-        n_found = self._labelling.tables.table.shape[1]
-        if n_found < self.n_clusters:
-            self._warn_of_distinct_rows(n_found)
-        self.labels_, self.confidence_ = outputs.columns(table, self.out, source.home, _finish, self._labelling)
-        self.objective_ = _normalized_cut(table, self._labelling)
-        self.objective_path_, self.n_iter_ = [self.objective_], 1
+        if self.n_vectors is not None:
+            checks.integer(self.n_vectors, "n_vectors", 1, table.n_columns, "n_columns")
 
-    def _predicted(self, m: Membership) -> Array:
-        labels, *_ = self._labelling.distances(m)
-        return labels
+    def _cut(self, ensemble: Ensemble) -> Cut:
+        """Cut the graph of samples and clusters."""
+        table, weight = ensemble.table, ensemble.of_columns
+        if self.cluster_weight is not None:
+            weight = weight * (entropy_weights(table, self.theta) / UNIT)
+        graph = bipartite.of_samples_and_clusters(table, weight, self.damping)
+        n_vectors = self.n_vectors or (math.ceil(1.5 * self.n_clusters) if self.damping else self.n_clusters)
+        found = bipartite.cut(table, graph, self.n_clusters, ensemble.rng, self.n_init, ensemble.dtype, n_vectors)
+        return Cut(found, found)
 
-
-def _finish(block: Block, labelling: Embedded) -> tuple[Array, Array]:
-    """Find the label of each row of the table, and its confidence."""
-    labels, nearest, second = labelling.distances(block.m)
-    return block.of_table(labels), block.of_table(confidence(nearest, second).astype("float64", copy=False))
-
-
-def _normalized_cut(table: Table, labelling: Embedded) -> float:
-    """Compute the normalised cut of the samples from counts."""
-    counts = table.total(_counts, labelling)
-    together = (counts**2 * inverse(sizes(table))[:, None]).sum(0) * inverse(counts.sum(0))
-    return counts.shape[1] - float(together.sum())
-
-
-def _counts(block: Block, labelling: Embedded) -> Any:
-    n_clusters = labelling.tables.table.shape[1]
-    return to_host(products.count(block.m, labelling.labels(block), block.multiplicity, n_clusters))
+    def _objective(self, table: Table, counts: Any, sizes_of_labels: Any) -> float:
+        """Return the normalised cut of the samples."""
+        together = (counts**2 * inverse(sizes(table))[:, None]).sum(0) * inverse(counts.sum(0))
+        return counts.shape[1] - float(together.sum())

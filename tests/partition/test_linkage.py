@@ -9,7 +9,7 @@ from scipy.spatial.distance import squareform
 from sklearn.metrics import adjusted_rand_score
 
 import gpuensemble as ge
-from gpuensemble._partition.linkage import LINKAGES, tree_labels
+from gpuensemble._partition.linkage import LINKAGES, cut, tree
 
 
 @pytest.mark.parametrize("method", LINKAGES)
@@ -18,7 +18,7 @@ def test_without_ties_the_clusters_are_scipys(method, k):
     distance = np.random.default_rng(k).random((40, 40))
     distance = (distance + distance.T) / 2
     np.fill_diagonal(distance, 0)
-    found = tree_labels(1 - distance, method, k, np.arange(40))
+    found = cut(tree(1 - distance, np.ones(40), method), k)
     expected = fcluster(linkage(squareform(distance), method), k, "maxclust")
     assert adjusted_rand_score(expected, found) == 1
     assert found[0] == 0  # numbered by first occurrence

@@ -20,8 +20,9 @@ from sklearn.base import clone
 import gpuensemble as ge
 from gpuensemble._kmeans.labels import checkpoint, lloyd
 from gpuensemble._kmeans.labels.costs import SECCosts
-from gpuensemble._kmeans.labels.weights import Weighting, sizes
+from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables import blocks, outputs, readers, sources
+from gpuensemble._tables.counts import sizes
 from gpuensemble.estimators._base.kmeans import KMeansConsensus
 from support import membership, onehot, random_codes, two_workers
 

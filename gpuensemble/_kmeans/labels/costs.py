@@ -9,8 +9,9 @@ import numpy as np
 
 from gpuensemble._array.devices import Array, namespace
 from gpuensemble._kmeans.labels.statistics import CostTables, Rows, Statistics, by_partition, inverse, per_column
-from gpuensemble._kmeans.labels.weights import Weighting, sizes
+from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables.blocks import Block, Lasting, Table
+from gpuensemble._tables.counts import sizes
 from gpuensemble.membership import Membership
 
 

@@ -60,7 +60,7 @@ def statistics_of(m: Membership, rows: Rows, labels: Array, n_clusters: int) -> 
     counts = to_host(products.count(m, labels, rows.multiplicity, n_clusters))
     if rows.mass is None:
         return Statistics(counts, None)
-    masses = to_host(products.count(m.leading(), labels, rows.mass, n_clusters))
+    masses = to_host(products.count(m.partitions(0, 1), labels, rows.mass, n_clusters))
     return Statistics(counts, masses.sum(0, keepdims=True))
 
 

@@ -5,14 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array.devices import namespace, to_host
-from gpuensemble._kernels import products
 from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
-from gpuensemble._tables.blocks import Block, Table
+from gpuensemble._tables.blocks import Table
+from gpuensemble._tables.counts import contingencies
 
 UNIT = 1 << 20  # weights of clusters by entropy are whole multiples of 1 / UNIT
 THETA = 0.4  # of the entropy weights
-CELLS = 1 << 22  # of contingency tables counted in one go
 
 
 class Weighting(NamedTuple):
@@ -37,52 +35,25 @@ def in_units(given: Any) -> tuple[Any, float]:
     return (given / unit).round().clip(1).astype("int64"), unit
 
 
-def sizes(table: Table) -> Any:
-    """Return the size of each cluster of all partitions."""
-    return table.total(_sizes)
+def entropy_weights(table: Table, theta: float = THETA) -> Any:
+    """Weigh each cluster by how well the other partitions agree inside it, in units of 1 / UNIT."""
+    found = [entropies(counts, table.widths) for counts in contingencies(table)]
+    return weights_of(np.concatenate(found), len(table.widths), theta)
 
 
-def _sizes(block: Block) -> Any:
-    return to_host(block.m.sizes(block.multiplicity))
+def weights_of(entropy: Any, n_partitions: int, theta: float) -> Any:
+    """Return exp(-h_c / (theta r)) in units of 1 / UNIT, h_c the entropy of the others' labels inside c.
 
-
-def entropy_weights(table: Table) -> Any:
-    """Weigh each cluster by how well the other partitions agree inside it.
-
-    The weight is exp(-h_c / (THETA r)) in units of 1 / UNIT, h_c the entropy of the others' labels inside c. After
-    Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
+    After Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
     """
-    entropies, first, r = [], 0, len(table.widths)
-    while first < r:
-        last = first + 1
-        while last < r and int(table.widths[first : last + 1].sum()) * table.n_columns <= CELLS:
-            last += 1
-        for i, counts in zip(range(first, last), table.total(_contingencies, first, last), strict=True):
-            inside = _entropy(counts, table.widths)
-            entropies.append(inside.sum(0) - inside[i])
-        first = last
-    weights = np.exp(-np.concatenate(entropies) / (THETA * r))
+    weights = np.exp(-entropy / (theta * n_partitions))
     return np.maximum(np.rint(UNIT * weights), 1).astype("int64")
 
 
-def _contingencies(block: Block, first: int, last: int) -> tuple:
-    """Count the contingency tables of partitions first .. last - 1 with all partitions, on the host."""
-    m, multiplicity = block.m, block.multiplicity
-    xp = namespace(m.codes)
-    hole = xp.asarray(-1).astype(m.codes.dtype)
-    found = []
-    for i in range(first, last):
-        rows = slice(None) if m.complete else xp.nonzero(m.codes[:, i] != hole)[0]
-        some, weight = m.take(rows), None if multiplicity is None else multiplicity[rows]
-        width = int(m.widths[i])
-        if len(some.codes):
-            found.append(to_host(products.count(some, some.codes[:, i].astype("int32"), weight, width)))
-        else:
-            found.append(np.zeros((m.n_columns, width), "int64"))
-    return tuple(found)
+def entropies(counts: Any, widths: Any) -> Any:
+    """Return the entropy in bits of all partitions' labels inside each of some clusters, whose columns of G are given.
 
-
-def _entropy(counts: Any, widths: Any) -> Any:
-    """Return the entropy of each partition's labels inside each cluster, in bits: r x K."""
+    A partition counts by the samples that it saw. A cluster's own partition adds nothing.
+    """
     share = counts * per_column(inverse(by_partition(counts, widths)), widths)
-    return by_partition(-share * np.log2(np.where(share > 0, share, 1)), widths)
+    return (-share * np.log2(np.where(share > 0, share, 1))).sum(0)

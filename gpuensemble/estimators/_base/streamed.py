@@ -83,6 +83,7 @@ class StreamedConsensus(LabelConsensus):
         return super().__getstate__() | {"client": None}  # a connection stays where it is
 
     def __sklearn_clone__(self) -> Any:
-        parameters = self.get_params(deep=False)
-        client = parameters.pop("client")
-        return type(self)(**{name: clone(value, safe=False) for name, value in parameters.items()}, client=client)
+        parameters = self.get_params(deep=False).items()
+        return type(self)(
+            **{name: value if name == "client" else clone(value, safe=False) for name, value in parameters}
+        )
