@@ -101,10 +101,11 @@ class _Turn(NamedTuple):
 
 
 def _start(rows: Distinct, weight: Any, n_clusters: int, rng: Any) -> Any:
-    """Return the first Q: the one-hot labels of a cut of the graph of samples, with something added."""
+    """Return the first Q: one-hot labels of a cut of the graph of samples, something added, columns of length 1."""
     table = whole(rows.m, rows.multiplicity)
     found = bipartite.cut(table, bipartite.of_samples(table, weight), n_clusters, rng).labels(table.block)
-    return np.eye(n_clusters)[found] + START
+    q = np.eye(n_clusters)[found] + START
+    return q / (rows.multiplicity @ q**2) ** 0.5
 
 
 def _factorized(rows: Distinct, weight: Any, q: Any, parameters: NMFC) -> tuple[Any, list[float]]:
