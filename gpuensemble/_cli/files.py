@@ -17,6 +17,7 @@ from gpuensemble._array import csr
 from gpuensemble._array.devices import Array
 from gpuensemble._cli import text
 from gpuensemble._tables.files import UNREADABLE, first_line, whole_file
+from gpuensemble._tables.readers import frame_of
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
@@ -221,13 +222,12 @@ def _checked_ids(ids: Any, path: str) -> Any:
 
 
 def _read_parquet(path: str) -> Any:
-    import pandas
-
     with _needs_pyarrow(path):
         from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
 
         try:
-            return pandas.read_parquet(path)
+            return frame_of(ParquetFile(path).read())
         except (ArrowException, *UNREADABLE) as error:
             raise ValueError(f"`{path}` must be a Parquet file: {first_line(error)}.") from None
 
