@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuensemble._array import csr
 from gpuensemble._array.devices import Array
+from gpuensemble._array.messages import shown
 from gpuensemble._cli import text
 from gpuensemble._tables.files import UNREADABLE, first_line, whole_file
 from gpuensemble._tables.readers import frame_of
@@ -245,7 +246,7 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     try:
         with Path(path).open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            arrays = {"": loaded} if path.endswith(".npy") else {name: loaded[name] for name in loaded.files}
+            arrays = {"": loaded} if path.endswith(".npy") else _checked_members(loaded)
     except UNREADABLE:
         rule = f"an {path[-3:].upper()} file of numbers or text (pickled objects are never loaded)"
         raise ValueError(f"`{path}` must be {rule}, got something else.") from None
@@ -268,6 +269,13 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     return FileTable(path, values, _checked_ids(pandas.Index(ids), path), id_name)
 
 
+def _checked_members(loaded: Any) -> dict[str, Array]:
+    """Return the arrays of an archive. A damaged header may end an array before the checksum, which is at the end."""
+    if loaded.zip.testzip() is not None:
+        raise ValueError("a checksum differs")
+    return {name: loaded[name] for name in loaded.files}
+
+
 def _only(arrays: dict[str, Array], path: str) -> Array:
     """Return the one array, or the one that is called `labels`, `label` or `X`."""
     name = next((name for name in ("labels", "label", "X") if name in arrays), None)
@@ -281,7 +289,11 @@ def _only(arrays: dict[str, Array], path: str) -> Array:
 def _sparse(arrays: dict[str, Array], path: str) -> Any:
     from scipy.sparse import csc_matrix, csr_matrix
 
-    kind = csc_matrix if arrays.get("format", np.array(b"csr")).item() == b"csc" else csr_matrix
+    kinds = (("csr", csr_matrix), ("csc", csc_matrix))
+    how = arrays.get("format", np.array(None)).tolist()
+    kind = next((kind for name, kind in kinds if how in (name, name.encode())), None)
+    if kind is None:
+        raise ValueError(f"`{path}` must hold a sparse matrix by rows or columns, got format {shown(how)}.")
     parts = (arrays["data"], arrays["indices"], arrays["indptr"])
     try:
         found = kind(parts, shape=tuple(arrays["shape"].tolist()))

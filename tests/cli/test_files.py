@@ -113,6 +113,24 @@ def test_sparse_features(tmp_path, kind):
     np.testing.assert_array_equal(values.toarray(), dense)
 
 
+def test_a_damaged_header_in_an_archive_is_noticed(tmp_path):
+    """A table of fewer rows does not reach the end of its member, where the checksum is."""
+    path = tmp_path / "t.npz"
+    np.savez(path, labels=np.arange(10_000).reshape(5000, 2) % 7)
+    path.write_bytes(path.read_bytes().replace(b"(5000, 2)", b"(4000, 2)"))
+    with pytest.raises(ValueError, match=f"^`{path}` must be an NPZ file of numbers or text"):
+        files.read_labels(str(path))
+
+
+def test_a_sparse_matrix_says_whether_it_goes_by_rows_or_columns(tmp_path):
+    by_columns = csc_matrix(np.eye(3) + np.eye(3, k=1))
+    parts = {name: getattr(by_columns, name) for name in ("data", "indices", "indptr", "shape")}
+    for more in ({}, {"format": b"bsr"}, {"format": b"xyz"}, {"format": np.array([b"csr", b"csc"])}):
+        np.savez(tmp_path / "t.npz", **parts, **more)
+        with pytest.raises(ValueError, match=r"t\.npz` must hold a sparse matrix by rows or columns, got format"):
+            files.read_features(str(tmp_path / "t.npz"))
+
+
 def test_features_in_text(write):
     path = write("id,a,b,kind\nx,1,,u\ny,-1,2e3,v\n")
     np.testing.assert_array_equal(files.read_features(path, drop=("kind",)).values, [[1, np.nan], [-1, 2000]])

@@ -165,7 +165,7 @@ FORMATS = [
     Format("words.npy", write_npy(WORDS.astype("U5")), fit_command, consensus, independent.array),
     Format("features.npy", write_npy(FEATURES), generate_command, partitions, independent.array),
     Format("segments.npy", write_npy(FEATURES), segments_command, segments, independent.array),
-    Format("labels.npz", write_npz(labels=LABELS, id=IDS), fit_command, consensus, None),
+    Format("labels.npz", write_npz(labels=WORDS.astype("U99"), id=IDS), fit_command, consensus, None),
     Format("rows.npz", lambda path: save_npz(path, csr_matrix(COUNTS)), generate_command, partitions, None),
     Format("columns.npz", lambda path: save_npz(path, csc_matrix(COUNTS)), generate_command, partitions, None),
     Format("labels.parquet", write_parquet(LABELS), fit, consensus, independent.arrow),
