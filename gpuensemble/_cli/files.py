@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from gpuensemble._array.devices import Array
 from gpuensemble._array.messages import shown
 from gpuensemble._cli import text
 from gpuensemble._tables.files import UNREADABLE, first_line, whole_file
-from gpuensemble._tables.readers import frame_of
+from gpuensemble._tables.readers import frame_of, load_array
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
@@ -245,8 +245,8 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     """Read an NPY file, or the table and the ids of an NPZ file; pickled objects are never loaded."""
     try:
         with Path(path).open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            arrays = {"": loaded} if path.endswith(".npy") else _checked_members(loaded)
+            loaded = load_array(file)
+            arrays = {"": loaded} if path.endswith(".npy") else _checked_members(loaded, file)
     except UNREADABLE:
         rule = f"an {path[-3:].upper()} file of numbers or text (pickled objects are never loaded)"
         raise ValueError(f"`{path}` must be {rule}, got something else.") from None
@@ -269,10 +269,16 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     return FileTable(path, values, _checked_ids(pandas.Index(ids), path), id_name)
 
 
-def _checked_members(loaded: Any) -> dict[str, Array]:
-    """Return the arrays of an archive. A damaged header may end an array before the checksum, which is at the end."""
-    if loaded.zip.testzip() is not None:
-        raise ValueError("a checksum differs")
+def _checked_members(loaded: Any, file: BinaryIO) -> dict[str, Array]:
+    """Return the arrays of an archive, all of them: its end tells their number, which nobody else compares.
+
+    A damaged header may end an array before the checksum, which is at the end.
+    """
+    file.seek(-min(1 << 16, file.seek(0, os.SEEK_END)), os.SEEK_END)
+    end = file.read().rpartition(b"PK\5\6")[2]
+    number = int.from_bytes(end[6:8], "little")  # all bits set: it is written elsewhere
+    if number not in (len(loaded.files), 0xFFFF) or loaded.zip.testzip() is not None:
+        raise ValueError("a member is damaged or lost")
     return {name: loaded[name] for name in loaded.files}
 
 

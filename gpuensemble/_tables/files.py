@@ -30,7 +30,7 @@ def damage_named(path: str, *more: type[BaseException]) -> Iterator[None]:
     """Raise one sentence that names the file, for whatever a library, which may have errors of its own, says of it."""
     try:
         yield
-    except (more + UNREADABLE) as error:
+    except more + UNREADABLE as error:
         raise ValueError(f"`{path}` must be a whole file: {first_line(error)}.") from None
 
 

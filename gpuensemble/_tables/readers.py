@@ -3,6 +3,7 @@
 import math
 import mmap
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,11 +193,18 @@ def _slices(opened: Any, array: Any, at_least: int) -> list:
     return [Slice(opened, some.start, some.stop) for some in spans(n, rows)]
 
 
+def load_array(file: Any, mmap_mode: Any = None) -> Any:
+    """Load an array or an archive of NumPy, without pickles, and without a warning if Python 2 wrote it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return np.load(file, mmap_mode, allow_pickle=False)
+
+
 def opened_npy(path: str, name: str) -> np.memmap:
     """Map an .npy file into memory."""
     rule = f"`{name}` must be a whole .npy file of numbers or text, got {path!r}"
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        found = load_array(path, mmap_mode="r")
     except UNREADABLE as error:
         raise ValueError(f"{rule}: {first_line(error)}.") from None
     if not isinstance(found, np.memmap):
@@ -255,7 +263,9 @@ def _refuse_gaps(array: Any, path: str) -> None:
         there, needed = array.nchunks_initialized, array.nchunks
     if there < needed:
         rule = "chunks for each row and column, and all of them unless its fill value is a hole, -1 or NaN"
-        raise ValueError(f"`labels` must have {rule}, got {there} of {needed} in {path!r}, whose fill value is {fill!s}.")
+        raise ValueError(
+            f"`labels` must have {rule}, got {there} of {needed} in {path!r}, whose fill value is {fill!s}."
+        )
 
 
 def _row_groups(path: str) -> list:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
+import gpuensemble as ge
 from gpuensemble._cli import files
 
 
@@ -120,6 +121,28 @@ def test_a_damaged_header_in_an_archive_is_noticed(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"(5000, 2)", b"(4000, 2)"))
     with pytest.raises(ValueError, match=f"^`{path}` must be an NPZ file of numbers or text"):
         files.read_labels(str(path))
+
+
+def test_a_member_that_the_directory_of_an_archive_lost_is_missed(tmp_path):
+    """The comment of the first entry swallows the others: what is left would be a table."""
+    path = tmp_path / "t.npz"
+    np.savez(path, labels=np.arange(12).reshape(6, 2) % 3, id=list("abcdef"))
+    content = bytearray(path.read_bytes())
+    second, end = content.rfind(b"PK\1\2"), content.rfind(b"PK\5\6")
+    first = content.find(b"PK\1\2")
+    content[first + 32 : first + 34] = (end - second).to_bytes(2, "little")
+    path.write_bytes(content)
+    assert np.load(path).files == ["labels"]
+    with pytest.raises(ValueError, match=f"^`{path}` must be an NPZ file of numbers or text"):
+        files.read_labels(str(path))
+
+
+def test_an_array_of_python_2_is_read_without_a_warning(tmp_path):
+    path = tmp_path / "t.npy"
+    np.save(path, np.array([[0, 1], [0, 2]]))
+    path.write_bytes(path.read_bytes().replace(b"(2, 2), ", b"(2L, 2),"))
+    assert files.read_labels(str(path)).values.tolist() == [[0, 1], [0, 2]]
+    assert ge.SEC(2, random_state=0).fit(path).labels_.shape == (2,)
 
 
 def test_a_sparse_matrix_says_whether_it_goes_by_rows_or_columns(tmp_path):

@@ -65,7 +65,10 @@ def _text_columns(path: Path) -> dict[str, list[str]]:
     if len(set(names)) < len(names):
         raise ValueError("a name is there twice")
     cells = zip(*rows[1:], strict=True)
-    return {name: [cell if name == "id" else cell.strip() for cell in column] for name, column in zip(names, cells, strict=True)}
+    return {
+        name: [cell if name == "id" else cell.strip() for cell in column]
+        for name, column in zip(names, cells, strict=True)
+    }
 
 
 def _checked(ids: list[str]) -> list[str]:
@@ -92,7 +95,9 @@ def arrow(path: Path) -> Read:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     tables = [pyarrow.parquet.ParquetFile(file).read() for file in files]
     names = tables[0].column_names
-    if any(len(set(table.column_names)) < table.num_columns or set(table.column_names) != set(names) for table in tables):
+    if any(
+        len(set(table.column_names)) < table.num_columns or set(table.column_names) != set(names) for table in tables
+    ):
         raise ValueError("columns differ")
     for table in tables:
         table.validate(full=True)

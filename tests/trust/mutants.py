@@ -63,7 +63,7 @@ def outcome(form: Format, path: Path) -> tuple[str, Any]:
             found = "answer", form.road(path)
         except (Refused, ValueError, TypeError, OSError) as error:
             found = "sentence", str(error)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is to hear of it
+        except BaseException as error:  # whatever it is, the parent is to hear of it
             found = "fault", f"{type(error).__name__}: {error}"
     leaks = [leak for leak in leaks if not corpus.OWN_WARNING.search(str(leak.message))]
     return ("fault", f"{leaks[0].category.__name__}: {leaks[0].message}") if leaks else found
