@@ -224,13 +224,18 @@ def _checked_ids(ids: Any, path: str) -> Any:
 
 def _read_parquet(path: str) -> Any:
     with _needs_pyarrow(path):
-        from pyarrow import ArrowException
+        from pyarrow import ArrowException, types
         from pyarrow.parquet import ParquetFile
 
         try:
-            return frame_of(ParquetFile(path).read())
+            table = ParquetFile(path).read()
+            frame = frame_of(table)
         except (ArrowException, *UNREADABLE) as error:
             raise ValueError(f"`{path}` must be a Parquet file: {first_line(error)}.") from None
+    nested = next((column for column in table.schema if types.is_nested(column.type)), None)
+    if nested is not None:
+        raise ValueError(f"`{path}` must hold numbers or text, got {nested.type} in column {nested.name!r}.")
+    return frame
 
 
 @contextlib.contextmanager

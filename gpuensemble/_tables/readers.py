@@ -229,6 +229,7 @@ def _checked_zarr(path: str, name: str) -> Zarr:
         found = Zarr(path)()
     except (zarr.errors.BaseZarrError, *UNREADABLE) as error:
         raise ValueError(f"`{name}` must be a Zarr array, got {path!r}: {first_line(error)}.") from None
+    _refuse_few_chunks(found, path, name)
     _refuse_cut_chunks(found, path)
     return Zarr(path)
 
@@ -250,22 +251,29 @@ def _refuse_cut_chunks(array: Any, path: str) -> None:
             raise ValueError(f"`{file}` must be a whole chunk of {size} bytes, got {file.stat().st_size}.")
 
 
-def _refuse_gaps(array: Any, path: str) -> None:
-    """Raise if a chunk of a Zarr array is missing that would read as a label, or a row or a column has none at all.
+def _grid(array: Any) -> list[int]:
+    """Return how many chunks, or shards, a Zarr array has along each axis."""
+    return [-(-n // size) for n, size in zip(array.shape, array.shards or array.chunks, strict=True)]
 
-    Files are counted first: a damaged shape may ask for more chunks than can be looked for.
-    """
-    fill, there = array.fill_value, sum(1 for _ in _chunk_files(path))
-    is_hole = fill is None or (np.asarray(fill).dtype.kind in "iuf" and bool(fill == -1 or np.isnan(fill)))
-    grid = [-(-n // size) for n, size in zip(array.shape, array.shards or array.chunks, strict=True)]
-    needed = max(grid) if is_hole else math.prod(grid)
-    if there >= needed and not is_hole:
+
+def _refuse_few_chunks(array: Any, path: str, name: str) -> None:
+    """Raise if a row or a column has no chunk: a damaged shape may be larger than any memory."""
+    there, needed = sum(1 for _ in _chunk_files(path)), max(_grid(array), default=0)
+    if there < needed:
+        raise ValueError(f"`{name}` must have chunks for each row and column, got {there} of {needed} in {path!r}.")
+
+
+def _refuse_gaps(array: Any, path: str) -> None:
+    """Raise if a chunk of a Zarr array is missing that would read as a label."""
+    fill = array.fill_value
+    if fill is None or (np.asarray(fill).dtype.kind in "iuf" and bool(fill == -1 or np.isnan(fill))):
+        return
+    there, needed = sum(1 for _ in _chunk_files(path)), math.prod(_grid(array))
+    if there >= needed:  # else there may be more of them than can be looked for
         there, needed = array.nchunks_initialized, array.nchunks
     if there < needed:
-        rule = "chunks for each row and column, and all of them unless its fill value is a hole, -1 or NaN"
-        raise ValueError(
-            f"`labels` must have {rule}, got {there} of {needed} in {path!r}, whose fill value is {fill!s}."
-        )
+        rule = "`labels` must have all its chunks unless its fill value is a hole, -1 or NaN"
+        raise ValueError(f"{rule}, got {there} of {needed} in {path!r}, whose fill value is {fill!s}.")
 
 
 def _row_groups(path: str) -> list:

@@ -214,6 +214,14 @@ def test_bad_arrays_get_one_sentence(tmp_path):
         files.read_labels(str(tmp_path / "t.npz"))
 
 
+def test_lists_in_parquet_are_named(tmp_path):
+    path = str(tmp_path / "t.parquet")
+    pd.DataFrame({"a": [1, 2], "b": [[1], [2]]}).to_parquet(path)
+    for read in (files.read_labels, files.read_features):
+        with pytest.raises(ValueError, match=rf"^`{path}` must hold numbers or text, got list<.*> in column 'b'\.$"):
+            read(path)
+
+
 def test_text_among_features_is_named(write):
     path = write("id,a,kind\nx,1,u\ny,2,v\n")
     message = f"`{path}` must hold numbers, got 'u' in row 0, column 'kind'; --drop leaves a column out, "

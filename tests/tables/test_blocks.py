@@ -712,7 +712,9 @@ def test_a_missing_chunk_of_zarr_is_refused_unless_it_reads_as_holes(tmp_path):
         stored[:] = labels
         (chunk,) = path.glob("c/1/2")
         chunk.unlink()
-    with pytest.raises(ValueError, match=r"`labels` must have chunks .*, got 8 of 9 in .*, whose fill value is 0\."):
+    with pytest.raises(
+        ValueError, match=r"`labels` must have all its chunks .*, got 8 of 9 in .*, whose fill value is 0\."
+    ):
         ge.SEC(4, random_state=0).fit(tmp_path / "t0.zarr")
     labels[300:600, 6:] = -1
     same(ge.SEC(4, random_state=0).fit(tmp_path / "t-1.zarr"), ge.SEC(4, random_state=0).fit(labels))

@@ -63,7 +63,9 @@ def test_a_zarr_array_of_a_shape_that_it_has_no_chunks_for(tmp_path, fill, shape
     path = stored(tmp_path / "t.zarr", ensemble(n=12)[1], fill_value=fill)
     about = json.loads((path / "zarr.json").read_text())
     (path / "zarr.json").write_text(json.dumps(about | {"shape": shape}))
-    with pytest.raises(ValueError, match=r"^`labels` must have .*chunks.*, got .* in '.*t\.zarr'.*\.$"):
+    with pytest.raises(
+        ValueError, match=r"^`labels` must have chunks for each row and column, got \d+ of \d+ in '.*t\.zarr'\.$"
+    ):
         ge.SEC(3).fit(path)
 
 
@@ -98,3 +100,14 @@ def test_large_labels_beside_nulls_of_parquet_stay_apart(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"p": large, "q": [1, 1, 1, 1]}), path)
     assert sources.table(path, "cpu", None, None)[0].widths.tolist() == [2, 1]
     assert files.read_labels(str(path)).values["p"].nunique() == 2
+
+
+@pytest.mark.parametrize("shape", [[10**15, 3], [10**8, 3], [12, 10**15]])
+def test_features_of_a_shape_that_they_have_no_chunks_for(tmp_path, shape):
+    path = stored(tmp_path / "X.zarr", np.random.default_rng(0).normal(size=(12, 3)))
+    about = json.loads((path / "zarr.json").read_text())
+    (path / "zarr.json").write_text(json.dumps(about | {"shape": shape}))
+    with pytest.raises(
+        ValueError, match=r"^`X` must have chunks for each row and column, got 6 of \d+ in '.*X\.zarr'\.$"
+    ):
+        ge.segments.consensus(path, 2, tmp_path / "labels.npy", n_partitions=8, row_ratio=0.5)
