@@ -79,6 +79,8 @@ def read_features(
     if not hasattr(table.values, "columns"):
         if drop:
             raise ValueError(f"`{path}` must have names of columns for --drop, got an array.")
+        if table.values.dtype.kind == "U":
+            raise ValueError(f"`{path}` must hold numbers, got text.")
         return table
     values = table.values
     for name in drop:
@@ -251,7 +253,7 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     try:
         with Path(path).open("rb") as file:
             loaded = load_array(file)
-            arrays = {"": loaded} if path.endswith(".npy") else _checked_members(loaded, file)
+            arrays = {"": _checked_end(loaded, file)} if path.endswith(".npy") else _checked_members(loaded, file)
     except UNREADABLE:
         rule = f"an {path[-3:].upper()} file of numbers or text (pickled objects are never loaded)"
         raise ValueError(f"`{path}` must be {rule}, got something else.") from None
@@ -272,6 +274,13 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     import pandas
 
     return FileTable(path, values, _checked_ids(pandas.Index(ids), path), id_name)
+
+
+def _checked_end(loaded: Any, file: BinaryIO) -> Array:
+    """Return the array of a file that ends with it; a damaged shape of fewer rows leaves some."""
+    if file.read(1):
+        raise ValueError("more follows")
+    return loaded
 
 
 def _checked_members(loaded: Any, file: BinaryIO) -> dict[str, Array]:

@@ -209,6 +209,9 @@ def opened_npy(path: str, name: str) -> np.memmap:
         raise ValueError(f"{rule}: {first_line(error)}.") from None
     if not isinstance(found, np.memmap):
         raise ValueError(f"{rule}, which is none.")
+    more = os.path.getsize(path) - found.offset - found.nbytes
+    if more:  # a damaged shape of fewer rows looks like that
+        raise ValueError(f"{rule}: {more} bytes follow its table.")
     return found
 
 

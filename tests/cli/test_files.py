@@ -222,6 +222,14 @@ def test_lists_in_parquet_are_named(tmp_path):
             read(path)
 
 
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_arrays_of_text_are_no_features(tmp_path, ending):
+    path = str(tmp_path / f"t{ending}")
+    (np.save if ending == ".npy" else np.savez)(path, np.array([["1", "2"], ["3", "x"]]))
+    with pytest.raises(ValueError, match=f"^`{path}` must hold numbers, got text[.]$"):
+        files.read_features(path)
+
+
 def test_text_among_features_is_named(write):
     path = write("id,a,kind\nx,1,u\ny,2,v\n")
     message = f"`{path}` must hold numbers, got 'u' in row 0, column 'kind'; --drop leaves a column out, "

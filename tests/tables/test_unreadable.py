@@ -111,3 +111,17 @@ def test_features_of_a_shape_that_they_have_no_chunks_for(tmp_path, shape):
         ValueError, match=r"^`X` must have chunks for each row and column, got 6 of \d+ in '.*X\.zarr'\.$"
     ):
         ge.segments.consensus(path, 2, tmp_path / "labels.npy", n_partitions=8, row_ratio=0.5)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_that_goes_on_after_its_table_is_refused(tmp_path, order):
+    """A damaged shape of fewer rows looks like that: nobody would miss the others."""
+    path = tmp_path / "t.npy"
+    np.save(path, np.asarray(ensemble(n=12)[1], order=order))
+    path.write_bytes(path.read_bytes().replace(b"(12, 8)", b"(11, 8)"))
+    with pytest.raises(
+        ValueError, match=r"^`labels` must be a whole \.npy file of numbers or text, got .*t\.npy': \d+ b.*\.$"
+    ):
+        ge.SEC(3).fit(path)
+    with pytest.raises(ValueError, match=f"^`{path}` must be an NPY file of numbers or text"):
+        files.read_labels(str(path))

@@ -5,7 +5,7 @@ Where these readers leave a choice, this is what is right, as the documents of t
 - A text file is UTF-8. Lines without a cell are left out; all others have as many cells as the first. Spaces around a
   cell are not part of it. A column holds numbers if every cell that is no hole is written as one, without leading zeros
   and below 2**53; else it holds text, in which 1.0 and 1 differ.
-- An NPY file may go on after its table, as `numpy.load` reads it.
+- An NPY file may go on after its table for `numpy.load`; we may refuse it, as a damaged shape looks like that.
 - A null of Parquet is a hole. Files of a folder follow each other by name, and are joined by the names of columns.
 - A chunk that a Zarr array lacks has its fill value; we may refuse such an array all the same.
 - A table of more cells than `MOST` was not in a file of a few kilobytes: it is unreadable, whatever a reader says.
