@@ -10,10 +10,8 @@ from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._array.threads import spans
 
-LARGEST = {
-    "float32": 1e15,
-    "float64": 1e140,
-}  # squares of such features, or of 1 over such, and sums of them are numbers
+# Squares of features of this size, and of 1 over it, are numbers, and so are sums of many of them.
+LARGEST = {"float32": 1e15, "float64": 1e140}
 IN_CACHE = 1 << 17  # entries whose float64 copy stays in a cache
 
 

@@ -70,9 +70,12 @@ def outcome(form: Format, path: Path) -> tuple[str, Any]:
 
 
 def expected(form: Format, path: Path, sound: Any) -> tuple[str, Any]:
-    """Return what is right: an answer, or why there is none, as the file is "unreadable" or its table is "unfit"."""
+    """Return what is right: an answer, or why there is none, as the file is "unreadable" or its table is "unfit".
+
+    The answer of a file that a checksum guards is "guarded": any damage to it may be refused.
+    """
     if form.read is None:
-        return "answer", sound
+        return "guarded", sound
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -86,10 +89,10 @@ def expected(form: Format, path: Path, sound: Any) -> tuple[str, Any]:
 
 
 def judged(kind: str, found: Any, status: str, right: Any, path: str) -> str:
-    """Compare what the road led to with what is right; a sentence on a file that nobody can read names the file."""
-    if kind == "answer" and (status, right) == ("answer", found):
+    """Compare what the road led to with what is right; a sentence on a file, not on its table, names the file."""
+    if kind == "answer" and status in ("answer", "guarded") and found == right:
         return "right"
-    if kind == "sentence" and is_sentence(found, path if status == "unreadable" else ""):
+    if kind == "sentence" and is_sentence(found, path if status in ("unreadable", "guarded") else ""):
         return "stricter" if status == "answer" else "sentence"
     return f"{kind} {found!r}, where right is {status} {right!r}"
 

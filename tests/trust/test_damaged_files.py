@@ -51,6 +51,7 @@ def test_damaged_files_give_the_right_answer_or_a_sentence(tmp_path):
         print(form.name, {verdict: counts[form.name, verdict] for verdict in FINE})
     assert [report for report in found if report[2] not in FINE] == []
     assert len(found) == MUTANTS
+    assert {verdict for _, verdict in counts} >= {"right", "sentence"}
 
 
 CHILD = """
@@ -83,6 +84,9 @@ def test_the_parent_sees_a_crash_and_a_hang(tmp_path):
         ("sentence", "`labels` must be whole, got 0.5.", "unfit", "why", "sentence"),
         ("sentence", "`labels` must be whole, got 0.5.", "answer", [0, 1], "stricter"),
         ("sentence", "`/a/t.npy` must be a whole file.", "unreadable", "why", "sentence"),
+        ("sentence", "`/a/t.npy` must be a whole file.", "guarded", [0, 1], "sentence"),
+        ("answer", [0, 1], "guarded", [0, 1], "right"),
+        ("answer", [0, 2], "guarded", [0, 1], "answer [0, 2], where right is guarded [0, 1]"),
         (
             "fault",
             "RuntimeWarning: overflow",
