@@ -172,7 +172,7 @@ def opened_array(given: Any, name: str) -> Any:
 
 
 def _check_there(path: str, name: str) -> None:
-    if not Path(path).exists():
+    if not (Path(path).is_file() or Path(path).is_dir()):  # a pipe would be waited for
         raise ValueError(f"`{name}` must be a file that is there, got {path!r}.")
 
 

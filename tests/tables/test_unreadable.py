@@ -1,6 +1,7 @@
 """Files that open, but whose rows cannot be read: one sentence that names the file."""
 
 import json
+import os
 import re
 
 import numcodecs
@@ -125,3 +126,10 @@ def test_an_array_that_goes_on_after_its_table_is_refused(tmp_path, order):
         ge.SEC(3).fit(path)
     with pytest.raises(ValueError, match=f"^`{path}` must be an NPY file of numbers or text"):
         files.read_labels(str(path))
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ValueError, match=rf"^`labels` must be a file that is there, got '.*{name}'\.$"):
+        ge.SEC(3).fit(tmp_path / name)
