@@ -1,7 +1,7 @@
 """A damaged file gives the right answer or one sentence: no crash, no hang, no traceback, no other answer.
 
 `GPUENSEMBLE_MUTANTS` says how many files are damaged, over all formats. A mutant that fails is named by its number:
-`python tests/trust/mutants.py FOLDER 60 NUMBER NUMBER+1` runs it alone.
+`python tests/trust/damaged_files.py FOLDER 60 NUMBER NUMBER+1` runs it alone.
 """
 
 import json
@@ -11,10 +11,10 @@ import subprocess
 import sys
 from collections import Counter
 
-import mutants
+import damaged_files
 import pytest
 from corpus import FORMATS
-from mutants import is_sentence, judged
+from damaged_files import is_sentence, judged
 
 MUTANTS = int(os.environ.get("GPUENSEMBLE_MUTANTS", "150"))
 SECONDS = 60  # for a mutant
@@ -45,7 +45,7 @@ def reports(program, folder, seconds, number):
 
 
 def test_damaged_files_give_the_right_answer_or_a_sentence(tmp_path):
-    found = list(reports(mutants.__file__, tmp_path, SECONDS, MUTANTS))
+    found = list(reports(damaged_files.__file__, tmp_path, SECONDS, MUTANTS))
     counts = Counter((form, verdict) for _, form, verdict in found if verdict in FINE)
     for form in FORMATS:
         print(form.name, {verdict: counts[form.name, verdict] for verdict in FINE})

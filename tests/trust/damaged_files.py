@@ -1,7 +1,7 @@
 """A child process takes the user's road with one damaged file after the other, and reports each by a line.
 
 A crash ends the process, and so does a hang, by an alarm that no compiled code can hold up: the parent sees either.
-`python tests/trust/mutants.py FOLDER SECONDS FIRST LAST` runs the mutants of these numbers.
+`python tests/trust/damaged_files.py FOLDER SECONDS FIRST LAST` runs the mutants of these numbers.
 """
 
 import json
