@@ -41,7 +41,7 @@ class Format(NamedTuple):
     write: Callable[[Path], Any]
     road: Callable[[Path], Any]
     answer: Callable[[Read], Any]  # of a table in memory
-    read: Callable[[Path], Read] | None  # None: a checksum guards the content, so that only the sound answer is right
+    read: Callable[[Path], Read] | Read  # the table itself: a checksum guards it, so that no other is right
 
 
 def command(*arguments: Any) -> dict[str, Any]:
@@ -154,6 +154,7 @@ def write_zarr(table: Any, **options: Any) -> Callable[[Path], Any]:
 
 
 BLOSC = numcodecs.Blosc()
+LONG = WORDS.astype("U99")  # a member of an archive that NumPy does not read at once
 FORMATS = [
     Format("labels.csv", write_text(LABELS), fit_command, consensus, independent.text_labels),
     Format("words.tsv", write_text(WORDS), fit_command, consensus, independent.text_labels),
@@ -165,9 +166,21 @@ FORMATS = [
     Format("words.npy", write_npy(WORDS.astype("U5")), fit_command, consensus, independent.array),
     Format("features.npy", write_npy(FEATURES), generate_command, partitions, independent.array),
     Format("segments.npy", write_npy(FEATURES), segments_command, segments, independent.array),
-    Format("labels.npz", write_npz(labels=WORDS.astype("U99"), id=IDS), fit_command, consensus, None),
-    Format("rows.npz", lambda path: save_npz(path, csr_matrix(COUNTS)), generate_command, partitions, None),
-    Format("columns.npz", lambda path: save_npz(path, csc_matrix(COUNTS)), generate_command, partitions, None),
+    Format("labels.npz", write_npz(labels=LONG, id=IDS), fit_command, consensus, Read(LONG, IDS)),
+    Format(
+        "rows.npz",
+        lambda path: save_npz(path, csr_matrix(COUNTS)),
+        generate_command,
+        partitions,
+        Read(csr_matrix(COUNTS)),
+    ),
+    Format(
+        "columns.npz",
+        lambda path: save_npz(path, csc_matrix(COUNTS)),
+        generate_command,
+        partitions,
+        Read(csr_matrix(COUNTS)),
+    ),
     Format("labels.parquet", write_parquet(LABELS), fit, consensus, independent.arrow),
     Format("words.parquet", write_parquet(WORDS, compression="zstd"), fit, consensus, independent.arrow),
     Format("pandas.parquet", write_parquet_of_pandas, fit_command, consensus, independent.arrow),
@@ -175,5 +188,5 @@ FORMATS = [
     Format("labels.zarr", write_zarr(LABELS.astype("int8"), fill_value=-1), fit, consensus, independent.zarr_array),
     Format("second.zarr", write_zarr(LABELS, zarr_format=2, compressors=BLOSC), fit, consensus, independent.zarr_array),
     Format("segments.zarr", write_zarr(FEATURES), segments_command, segments, independent.zarr_array),
-    Format("checkpoint", write_checkpoint, resume, consensus, None),
+    Format("checkpoint", write_checkpoint, resume, consensus, Read(LABELS)),
 ]

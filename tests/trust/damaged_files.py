@@ -19,21 +19,21 @@ import corpus
 import independent
 from corpus import FORMATS, Format, Refused
 from damage import damage
+from independent import Read
 
 MEMORY = 8 << 30  # what a damaged header asks for beyond this is refused by the system, not by its killer
 
 
 def main(folder: Path, seconds: int, first: int, last: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    sound = {}
     for form in FORMATS:
         form.write(folder / form.name)
-        sound[form.name] = form.road(folder / form.name)
+        assert verdict(form, folder / form.name) == "right"
     for number in range(first, last):
         form = FORMATS[number % len(FORMATS)]
         _report(number=number, format=form.name)
         signal.alarm(seconds)
-        _report(verdict=verdict(form, folder, number, sound[form.name]))
+        _report(verdict=verdict_on_damage(form, folder, number))
         signal.alarm(0)
 
 
@@ -41,18 +41,20 @@ def _report(**facts: Any) -> None:
     print(json.dumps(facts), flush=True)
 
 
-def verdict(form: Format, folder: Path, number: int, sound: Any) -> str:
-    """Return "right", "sentence", "stricter" (a sentence for what the other reader takes), or what is wrong."""
+def verdict_on_damage(form: Format, folder: Path, number: int) -> str:
+    """Damage a copy of the sound file, and judge what comes of it."""
     place = folder / "damaged"
     place.mkdir()
-    path = place / form.name
-    damage(folder / form.name, path, [number, zlib.crc32(form.name.encode())])
+    damage(folder / form.name, place / form.name, [number, zlib.crc32(form.name.encode())])
     try:
-        kind, found = outcome(form, path)
-        status, right = expected(form, path, sound)
-        return judged(kind, found, status, right, str(path))
+        return verdict(form, place / form.name)
     finally:
         shutil.rmtree(place)
+
+
+def verdict(form: Format, path: Path) -> str:
+    """Return "right", "sentence", "stricter" (a sentence for what the other reader takes), or what is wrong."""
+    return judged(*outcome(form, path), *expected(form, path), str(path))
 
 
 def outcome(form: Format, path: Path) -> tuple[str, Any]:
@@ -69,13 +71,13 @@ def outcome(form: Format, path: Path) -> tuple[str, Any]:
     return ("fault", f"{leaks[0].category.__name__}: {leaks[0].message}") if leaks else found
 
 
-def expected(form: Format, path: Path, sound: Any) -> tuple[str, Any]:
+def expected(form: Format, path: Path) -> tuple[str, Any]:
     """Return what is right: an answer, or why there is none, as the file is "unreadable" or its table is "unfit".
 
     The answer of a file that a checksum guards is "guarded": any damage to it may be refused.
     """
-    if form.read is None:
-        return "guarded", sound
+    if isinstance(form.read, Read):
+        return "guarded", form.answer(form.read)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
