@@ -194,9 +194,9 @@ def _slices(opened: Any, array: Any, at_least: int) -> list:
 
 
 def load_array(file: Any, mmap_mode: Any = None) -> Any:
-    """Load an array or an archive of NumPy, without pickles, and without a warning if Python 2 wrote it."""
+    """Load an array or an archive of NumPy, without pickles, and without warnings of Python 2 or of a damaged shape."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore")
         return np.load(file, mmap_mode, allow_pickle=False)
 
 

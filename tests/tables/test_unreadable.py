@@ -133,3 +133,15 @@ def test_a_pipe_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(ValueError, match=rf"^`labels` must be a file that is there, got '.*{name}'\.$"):
         ge.SEC(3).fit(tmp_path / name)
+
+
+def test_a_shape_that_no_number_counts_the_entries_of(tmp_path):
+    path = tmp_path / "t.npy"
+    with path.open("wb") as file:
+        about = {"descr": "<i2", "fortran_order": False, "shape": (10**12, 10**12)}
+        np.lib.format.write_array_header_1_0(file, about)
+        file.write(bytes(99))
+    with pytest.raises(ValueError, match=r"^`labels` must be a whole \.npy file of numbers or text, got .*t\.npy': "):
+        ge.SEC(3).fit(path)
+    with pytest.raises(ValueError, match=f"^`{path}` must be an NPY file of numbers or text"):
+        files.read_labels(str(path))
