@@ -166,7 +166,7 @@ def _check_shape(path: Path, n: int, n_partitions: int) -> None:
 class _Local:
     """This gives rows of a matrix that any process can open, or that goes with the call."""
 
-    def __init__(self, opened: Callable[[], Any], shape: tuple[int, ...]):
+    def __init__(self, opened: readers.Opened, shape: tuple[int, ...]):
         self.opened, self.shape = opened, shape
 
     def sent(self, rows: Any, client: Any) -> tuple[Callable, Any]:
@@ -177,8 +177,7 @@ class _Local:
 
     def rows(self, rows: Any) -> Any:
         """Read some rows into memory."""
-        X = self.opened()
-        return X.oindex[rows] if hasattr(X, "oindex") else np.asarray(X[rows])
+        return np.asarray(self.opened.rows(rows))
 
 
 class _Collection:

@@ -1,6 +1,7 @@
 """This module turns a table of labels of any kind into partition-local codes."""
 
 import numbers
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -266,10 +267,21 @@ def _factorize(column: Any, names: _Names, i: int) -> tuple[Array, np.ndarray]:
     kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
     if kind in "biuf":
         return _factorize_numbers(column.to_numpy() if hasattr(column, "iloc") else column)
+    if kind == "U" and column.dtype.itemsize:
+        _refuse_no_characters(column, names, i)
     if kind in "OUSTMm":
         return _factorize_objects(column, names, i)
     rule = "integers, strings or other hashable values"
     raise TypeError(f"`{names.table}` must hold {rule}, got dtype {column.dtype}{names.place(i)}.")
+
+
+def _refuse_no_characters(column: np.ndarray, names: _Names, i: int) -> None:
+    """Raise if a number in an array of text stands for no character, as in a damaged file: Python trusts them all."""
+    numbers_of = np.ascontiguousarray(column).view(f"{column.dtype.str[0]}u4").reshape(len(column), -1)
+    bad = (numbers_of > sys.maxunicode).any(1)
+    if bad.any():
+        place = names.place(i, int(bad.argmax()))
+        raise ValueError(f"`{names.table}` must hold text of Unicode, got a character that is none{place}.")
 
 
 def _factorize_objects(column: Any, names: _Names, i: int) -> tuple[np.ndarray, np.ndarray]:

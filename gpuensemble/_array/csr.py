@@ -10,6 +10,8 @@ from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._array.threads import spans
 
+# Squares of features of this size, and of 1 over it, are numbers, and so are sums of many of them.
+LARGEST = {"float32": 1e15, "float64": 1e140}
 IN_CACHE = 1 << 17  # entries whose float64 copy stays in a cache
 
 
@@ -192,9 +194,20 @@ def first_place(X: Any, bad: Array) -> tuple[int, int]:
     return int((X.indptr <= i).sum()) - 1, int(X.indices[i])
 
 
-def refuse_unfit(X: Any, name: str, distance: str, rows: Sequence | None = None, present: Array | None = None) -> None:
-    """Raise if a row cannot be measured: it is all zero, or negative for "kl". `rows` are the names of rows."""
+def refuse_unfit(
+    X: Any,
+    name: str,
+    distance: str,
+    rows: Sequence | None = None,
+    present: Array | None = None,
+    dtype: str | None = None,
+) -> None:
+    """Raise if a row cannot be measured: it is too large, or all zero, or negative for "kl".
+
+    `rows` are the names of rows, `dtype` is what distances are measured in, where X comes in another one.
+    """
     values, rows = entries(X), range(X.shape[0]) if rows is None else rows
+    _refuse_size(X, values, name, rows, LARGEST[dtype or values.dtype.name])
     if distance == "kl" and bool((values < 0).any()):
         row, column = first_place(X, values < 0)
         place = f"row {shown(rows[row])}, column {column}"
@@ -204,6 +217,17 @@ def refuse_unfit(X: Any, name: str, distance: str, rows: Sequence | None = None,
     if distance != "sqeuclidean" and bool(zero.any()):
         place = f"row {shown(rows[int(zero.argmax())])}"
         raise ValueError(f"`{name}` must have no row of zeros with the {distance} distance, got one at {place}.")
+
+
+def _refuse_size(X: Any, values: Array, name: str, rows: Sequence, limit: float) -> None:
+    """Raise if the largest entry is one whose square is infinite, or lost among the smallest numbers."""
+    high, low = (float(values.max()), float(values.min())) if values.size else (0.0, 0.0)
+    size = max(high, -low)
+    if size and not 1 / limit <= size <= limit:
+        largest = high if high == size else low
+        row, column = first_place(X, values == largest)
+        rule = f"must have a largest entry of 0, or between {1 / limit:g} and {limit:g} in size"
+        raise ValueError(f"`{name}` {rule}, got {largest:g} in row {shown(rows[row])}, column {column}.")
 
 
 def dense(X: Any, begin: int, end: int) -> Array:

@@ -9,14 +9,16 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from gpuensemble._array import csr
 from gpuensemble._array.devices import Array
+from gpuensemble._array.messages import shown
 from gpuensemble._cli import text
 from gpuensemble._tables.files import UNREADABLE, first_line, whole_file
+from gpuensemble._tables.readers import frame_of, load_array
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
 
@@ -77,6 +79,8 @@ def read_features(
     if not hasattr(table.values, "columns"):
         if drop:
             raise ValueError(f"`{path}` must have names of columns for --drop, got an array.")
+        if table.values.dtype.kind == "U":
+            raise ValueError(f"`{path}` must hold numbers, got text.")
         return table
     values = table.values
     for name in drop:
@@ -221,15 +225,19 @@ def _checked_ids(ids: Any, path: str) -> Any:
 
 
 def _read_parquet(path: str) -> Any:
-    import pandas
-
     with _needs_pyarrow(path):
-        from pyarrow import ArrowException
+        from pyarrow import ArrowException, types
+        from pyarrow.parquet import ParquetFile
 
         try:
-            return pandas.read_parquet(path)
+            table = ParquetFile(path).read()
+            frame = frame_of(table)
         except (ArrowException, *UNREADABLE) as error:
             raise ValueError(f"`{path}` must be a Parquet file: {first_line(error)}.") from None
+    nested = next((column for column in table.schema if types.is_nested(column.type)), None)
+    if nested is not None:
+        raise ValueError(f"`{path}` must hold numbers or text, got {nested.type} in column {nested.name!r}.")
+    return frame
 
 
 @contextlib.contextmanager
@@ -244,8 +252,8 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     """Read an NPY file, or the table and the ids of an NPZ file; pickled objects are never loaded."""
     try:
         with Path(path).open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            arrays = {"": loaded} if path.endswith(".npy") else {name: loaded[name] for name in loaded.files}
+            loaded = load_array(file)
+            arrays = {"": _checked_end(loaded, file)} if path.endswith(".npy") else _checked_members(loaded, file)
     except UNREADABLE:
         rule = f"an {path[-3:].upper()} file of numbers or text (pickled objects are never loaded)"
         raise ValueError(f"`{path}` must be {rule}, got something else.") from None
@@ -268,6 +276,26 @@ def _read_arrays(path: str, id_column: str | None) -> FileTable:
     return FileTable(path, values, _checked_ids(pandas.Index(ids), path), id_name)
 
 
+def _checked_end(loaded: Any, file: BinaryIO) -> Array:
+    """Return the array of a file that ends with it; a damaged shape of fewer rows leaves some."""
+    if file.read(1):
+        raise ValueError("more follows")
+    return loaded
+
+
+def _checked_members(loaded: Any, file: BinaryIO) -> dict[str, Array]:
+    """Return the arrays of an archive, all of them: its end tells their number, which nobody else compares.
+
+    A damaged header may end an array before the checksum, which is at the end.
+    """
+    file.seek(-min(1 << 16, file.seek(0, os.SEEK_END)), os.SEEK_END)
+    end = file.read().rpartition(b"PK\5\6")[2]
+    number = int.from_bytes(end[6:8], "little")  # all bits set: it is written elsewhere
+    if number not in (len(loaded.files), 0xFFFF) or loaded.zip.testzip() is not None:
+        raise ValueError("a member is damaged or lost")
+    return {name: loaded[name] for name in loaded.files}
+
+
 def _only(arrays: dict[str, Array], path: str) -> Array:
     """Return the one array, or the one that is called `labels`, `label` or `X`."""
     name = next((name for name in ("labels", "label", "X") if name in arrays), None)
@@ -281,7 +309,11 @@ def _only(arrays: dict[str, Array], path: str) -> Array:
 def _sparse(arrays: dict[str, Array], path: str) -> Any:
     from scipy.sparse import csc_matrix, csr_matrix
 
-    kind = csc_matrix if arrays.get("format", np.array(b"csr")).item() == b"csc" else csr_matrix
+    kinds = (("csr", csr_matrix), ("csc", csc_matrix))
+    how = arrays.get("format", np.array(None)).tolist()
+    kind = next((kind for name, kind in kinds if how in (name, name.encode())), None)
+    if kind is None:
+        raise ValueError(f"`{path}` must hold a sparse matrix by rows or columns, got format {shown(how)}.")
     parts = (arrays["data"], arrays["indices"], arrays["indptr"])
     try:
         found = kind(parts, shape=tuple(arrays["shape"].tolist()))

@@ -26,6 +26,15 @@ def first_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
+def damage_named(path: str, *more: type[BaseException]) -> Iterator[None]:
+    """Raise one sentence that names the file, for whatever a library, which may have errors of its own, says of it."""
+    try:
+        yield
+    except more + UNREADABLE as error:
+        raise ValueError(f"`{path}` must be a whole file: {first_line(error)}.") from None
+
+
+@contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
     """Open a file that takes its name when all is written; if anything fails, what was there before stays.
 

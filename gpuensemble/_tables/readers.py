@@ -1,7 +1,10 @@
 """A table of labels is read in pieces from memory, `.npy`, Parquet, Zarr or Dask: each piece loads some rows."""
 
+import math
 import mmap
 import os
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ import numpy as np
 
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._array.threads import spans
-from gpuensemble._tables.files import UNREADABLE, first_line
+from gpuensemble._tables.files import UNREADABLE, damage_named, first_line
 from gpuensemble._tables.on_dask import delayed_parts, is_dask
 
 BLOCK_BYTES = 1 << 22  # of codes in a block, at most
@@ -18,18 +21,29 @@ BLOCK_BYTES = 1 << 22  # of codes in a block, at most
 
 @dataclass(frozen=True)
 class Slice:
-    """A `Slice` loads some rows of an array, which `opened` opens in memory or on disk."""
+    """A `Slice` loads some rows of an array in memory or on disk."""
 
-    opened: Any
+    opened: "Opened"
     first: int
     last: int
 
     def __call__(self) -> Any:
-        return self.opened()[self.first : self.last]
+        return self.opened.rows(slice(self.first, self.last))
+
+
+class Opened:
+    """A function of nothing that opens an array in memory or on disk, from which `rows` reads some."""
+
+    def __call__(self) -> Any:
+        raise NotImplementedError
+
+    def rows(self, which: Any) -> Any:
+        """Return the rows of a slice, or of these numbers."""
+        return self()[which]
 
 
 @dataclass(frozen=True)
-class Mapped:
+class Mapped(Opened):
     """This opens an array in a file, memory-mapped."""
 
     path: str
@@ -47,7 +61,7 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Held:
+class Held(Opened):
     """This holds an array in memory."""
 
     array: Any
@@ -57,7 +71,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Zarr:
+class Zarr(Opened):
     """This opens a Zarr array."""
 
     path: str
@@ -66,6 +80,11 @@ class Zarr:
         import zarr
 
         return zarr.open_array(self.path, mode="r")
+
+    def rows(self, which: Any) -> Any:
+        """Return the rows of a slice, or of these numbers: chunks are decoded here, and may be damaged."""
+        with damage_named(self.path):
+            return self().oindex[which]
 
 
 @dataclass(frozen=True)
@@ -79,8 +98,22 @@ class RowGroup:
     def __call__(self) -> Any:
         import pyarrow.parquet
 
-        frame = pyarrow.parquet.ParquetFile(self.path).read_row_group(self.number).to_pandas()
-        return frame[list(self.columns)]
+        with damage_named(self.path, pyarrow.ArrowException):
+            found = pyarrow.parquet.ParquetFile(self.path).read_row_group(self.number)
+            return frame_of(found)[list(self.columns)]
+
+
+def frame_of(table: Any) -> Any:
+    """Return a table of Arrow as a DataFrame, after a look at its text, which pandas takes on trust.
+
+    Integers with nulls become floats, unless they are so large that two of them might be one.
+    """
+    import pyarrow.compute
+
+    table.validate(full=True)
+    holey = [column for column in table.columns if pyarrow.types.is_integer(column.type) and column.null_count]
+    large = any((pyarrow.compute.max(column).as_py() or 0) > 2**53 for column in holey)
+    return table.to_pandas(integer_object_nulls=large)
 
 
 @dataclass(frozen=True)
@@ -114,9 +147,11 @@ def readers(labels: Any, at_least: int = 1) -> list:
 def _of_file(path: str, at_least: int) -> list:
     if Path(path).suffix in (".npy", ".zarr"):
         opened = opened_array(path, "labels")
+        array = opened()
+        _check_shape(array.shape)
         if isinstance(opened, Zarr):
-            _refuse_gaps(opened(), path)
-        return _slices(opened, opened(), at_least)
+            _refuse_gaps(array, path)
+        return _slices(opened, array, at_least)
     _check_there(path, "labels")
     return _row_groups(path)
 
@@ -137,7 +172,7 @@ def opened_array(given: Any, name: str) -> Any:
 
 
 def _check_there(path: str, name: str) -> None:
-    if not Path(path).exists():
+    if not (Path(path).is_file() or Path(path).is_dir()):  # a pipe would be waited for
         raise ValueError(f"`{name}` must be a file that is there, got {path!r}.")
 
 
@@ -145,25 +180,38 @@ def _rows_of_block(n: int, r: int, at_least: int) -> int:
     return max(1, min(BLOCK_BYTES // max(1, r), -(-n // at_least)))
 
 
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {tuple(shape)}.")
+
+
 def _slices(opened: Any, array: Any, at_least: int) -> list:
     """Cut an array into slices of about a block of codes each."""
-    if len(array.shape) != 2 or 0 in array.shape:
-        shape = tuple(array.shape)
-        raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {shape}.")
+    _check_shape(array.shape)
     n, r = array.shape
     rows = _rows_of_block(n, r, at_least)
     return [Slice(opened, some.start, some.stop) for some in spans(n, rows)]
+
+
+def load_array(file: Any, mmap_mode: Any = None) -> Any:
+    """Load an array or an archive of NumPy, without pickles, and without warnings of Python 2 or of a damaged shape."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.load(file, mmap_mode, allow_pickle=False)
 
 
 def opened_npy(path: str, name: str) -> np.memmap:
     """Map an .npy file into memory."""
     rule = f"`{name}` must be a whole .npy file of numbers or text, got {path!r}"
     try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
+        found = load_array(path, mmap_mode="r")
     except UNREADABLE as error:
         raise ValueError(f"{rule}: {first_line(error)}.") from None
     if not isinstance(found, np.memmap):
         raise ValueError(f"{rule}, which is none.")
+    more = os.path.getsize(path) - found.offset - found.nbytes
+    if more:  # a damaged shape of fewer rows looks like that
+        raise ValueError(f"{rule}: {more} bytes follow its table.")
     return found
 
 
@@ -181,19 +229,54 @@ def _checked_zarr(path: str, name: str) -> Zarr:
     except ImportError:
         raise ValueError(f"`{name}` needs a package that is not there for {path!r}: pip install zarr.") from None
     try:
-        Zarr(path)()
+        found = Zarr(path)()
     except (zarr.errors.BaseZarrError, *UNREADABLE) as error:
         raise ValueError(f"`{name}` must be a Zarr array, got {path!r}: {first_line(error)}.") from None
+    _refuse_few_chunks(found, path, name)
+    _refuse_cut_chunks(found, path)
     return Zarr(path)
+
+
+def _chunk_files(path: str) -> Iterator[Path]:
+    """Yield the files of a Zarr array that hold chunks, or shards."""
+    files = (file for file in Path(path).rglob("*") if file.is_file())
+    return (file for file in files if file.name != "zarr.json" and not file.name.startswith("."))
+
+
+def _refuse_cut_chunks(array: Any, path: str) -> None:
+    """Raise if a chunk of Blosc has not the length that it tells: its decoder would read on beyond the end."""
+    if array.shards is not None or not any("Blosc" in type(codec).__name__ for codec in array.compressors[-1:]):
+        return
+    for file in _chunk_files(path):
+        with file.open("rb") as opened:
+            size = int.from_bytes(opened.read(16)[12:], "little")
+        if file.stat().st_size != size:
+            raise ValueError(f"`{file}` must be a whole chunk of {size} bytes, got {file.stat().st_size}.")
+
+
+def _grid(array: Any) -> list[int]:
+    """Return how many chunks, or shards, a Zarr array has along each axis."""
+    return [-(-n // size) for n, size in zip(array.shape, array.shards or array.chunks, strict=True)]
+
+
+def _refuse_few_chunks(array: Any, path: str, name: str) -> None:
+    """Raise if a row or a column has no chunk: a damaged shape may be larger than any memory."""
+    there, needed = sum(1 for _ in _chunk_files(path)), max(_grid(array), default=0)
+    if there < needed:
+        raise ValueError(f"`{name}` must have chunks for each row and column, got {there} of {needed} in {path!r}.")
 
 
 def _refuse_gaps(array: Any, path: str) -> None:
     """Raise if a chunk of a Zarr array is missing that would read as a label."""
-    fill, there = array.fill_value, array.nchunks_initialized
-    is_hole = fill is None or fill == -1 or bool(np.isnan(fill))
-    if there < array.nchunks and not is_hole:
+    fill = array.fill_value
+    if fill is None or (np.asarray(fill).dtype.kind in "iuf" and bool(fill == -1 or np.isnan(fill))):
+        return
+    there, needed = sum(1 for _ in _chunk_files(path)), math.prod(_grid(array))
+    if there >= needed:  # else there may be more of them than can be looked for
+        there, needed = array.nchunks_initialized, array.nchunks
+    if there < needed:
         rule = "`labels` must have all its chunks unless its fill value is a hole, -1 or NaN"
-        raise ValueError(f"{rule}, got {there} of {array.nchunks} in {path!r}, whose fill value is {fill!s}.")
+        raise ValueError(f"{rule}, got {there} of {needed} in {path!r}, whose fill value is {fill!s}.")
 
 
 def _row_groups(path: str) -> list:

@@ -88,6 +88,14 @@ BAD = {
     "named place": (pd.DataFrame({"u": [1, -3]}, index=["x", "y"]), NUMBER_RULE + "-3 in row 'y', column 'u'"),
     "complex": (np.zeros((2, 2), complex), "got dtype complex128 in column 0."),
     "unhashable": ([[[1], 2]], "`labels` must hold hashable values, got one that is not in column 0"),
+    "no character": (
+        np.array([[0x61, 0x110000], [0x62, 0x7F000061]], "uint32").view("U1"),
+        "`labels` must hold text of Unicode, got a character that is none in row 0, column 1.",
+    ),
+    "no character, swapped": (
+        np.array([[0x61, 0x61], [0x62, 0x61], [0x80000000, 0]], ">u4").view(">U2"),
+        "`labels` must hold text of Unicode, got a character that is none in row 2, column 0.",
+    ),
     "text": ("abc", "`labels` must be a NumPy or CuPy array, a DataFrame or a list of rows, got str."),
     "nothing": (None, "got NoneType."),
 }
@@ -103,7 +111,7 @@ def test_bad_labels_get_one_sentence(labels, message):
 NUMERIC = {
     name: labels for name, (labels, _) in GOOD.items() if isinstance(labels, np.ndarray) and labels.dtype.kind in "iuf"
 }
-NUMERIC_BAD = {name: case for name, case in BAD.items() if isinstance(case[0], np.ndarray)}
+NUMERIC_BAD = {name: case for name, case in BAD.items() if getattr(case[0], "dtype", np.dtype("U")).kind != "U"}
 
 
 @pytest.mark.parametrize("labels", NUMERIC.values(), ids=NUMERIC)

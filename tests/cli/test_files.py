@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
+import gpuensemble as ge
 from gpuensemble._cli import files
 
 
@@ -113,6 +114,46 @@ def test_sparse_features(tmp_path, kind):
     np.testing.assert_array_equal(values.toarray(), dense)
 
 
+def test_a_damaged_header_in_an_archive_is_noticed(tmp_path):
+    """A table of fewer rows does not reach the end of its member, where the checksum is."""
+    path = tmp_path / "t.npz"
+    np.savez(path, labels=np.arange(10_000).reshape(5000, 2) % 7)
+    path.write_bytes(path.read_bytes().replace(b"(5000, 2)", b"(4000, 2)"))
+    with pytest.raises(ValueError, match=f"^`{path}` must be an NPZ file of numbers or text"):
+        files.read_labels(str(path))
+
+
+def test_a_member_that_the_directory_of_an_archive_lost_is_missed(tmp_path):
+    """The comment of the first entry swallows the others: what is left would be a table."""
+    path = tmp_path / "t.npz"
+    np.savez(path, labels=np.arange(12).reshape(6, 2) % 3, id=list("abcdef"))
+    content = bytearray(path.read_bytes())
+    second, end = content.rfind(b"PK\1\2"), content.rfind(b"PK\5\6")
+    first = content.find(b"PK\1\2")
+    content[first + 32 : first + 34] = (end - second).to_bytes(2, "little")
+    path.write_bytes(content)
+    assert np.load(path).files == ["labels"]
+    with pytest.raises(ValueError, match=f"^`{path}` must be an NPZ file of numbers or text"):
+        files.read_labels(str(path))
+
+
+def test_an_array_of_python_2_is_read_without_a_warning(tmp_path):
+    path = tmp_path / "t.npy"
+    np.save(path, np.array([[0, 1], [0, 2]]))
+    path.write_bytes(path.read_bytes().replace(b"(2, 2), ", b"(2L, 2),"))
+    assert files.read_labels(str(path)).values.tolist() == [[0, 1], [0, 2]]
+    assert ge.SEC(2, random_state=0).fit(path).labels_.shape == (2,)
+
+
+def test_a_sparse_matrix_says_whether_it_goes_by_rows_or_columns(tmp_path):
+    by_columns = csc_matrix(np.eye(3) + np.eye(3, k=1))
+    parts = {name: getattr(by_columns, name) for name in ("data", "indices", "indptr", "shape")}
+    for more in ({}, {"format": b"bsr"}, {"format": b"xyz"}, {"format": np.array([b"csr", b"csc"])}):
+        np.savez(tmp_path / "t.npz", **parts, **more)
+        with pytest.raises(ValueError, match=r"t\.npz` must hold a sparse matrix by rows or columns, got format"):
+            files.read_features(str(tmp_path / "t.npz"))
+
+
 def test_features_in_text(write):
     path = write("id,a,b,kind\nx,1,,u\ny,-1,2e3,v\n")
     np.testing.assert_array_equal(files.read_features(path, drop=("kind",)).values, [[1, np.nan], [-1, 2000]])
@@ -171,6 +212,22 @@ def test_bad_arrays_get_one_sentence(tmp_path):
     np.savez(tmp_path / "t.npz", labels=[[1], [2]], id=["x"])
     with pytest.raises(ValueError, match=r"must have an id for each of 2 rows, got shape \(1,\)\."):
         files.read_labels(str(tmp_path / "t.npz"))
+
+
+def test_lists_in_parquet_are_named(tmp_path):
+    path = str(tmp_path / "t.parquet")
+    pd.DataFrame({"a": [1, 2], "b": [[1], [2]]}).to_parquet(path)
+    for read in (files.read_labels, files.read_features):
+        with pytest.raises(ValueError, match=rf"^`{path}` must hold numbers or text, got list<.*> in column 'b'\.$"):
+            read(path)
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_arrays_of_text_are_no_features(tmp_path, ending):
+    path = str(tmp_path / f"t{ending}")
+    (np.save if ending == ".npy" else np.savez)(path, np.array([["1", "2"], ["3", "x"]]))
+    with pytest.raises(ValueError, match=f"^`{path}` must hold numbers, got text[.]$"):
+        files.read_features(path)
 
 
 def test_text_among_features_is_named(write):

@@ -451,6 +451,10 @@ def bad_views():
     )
     yield "an array", {}, A, None, "`views` must be a list of matrices of the same samples, got ndarray."
     yield "nothing", {}, [], None, "`views` must be a list of at least one matrix, got an empty one."
+    large = (
+        "`views[1]` must have a largest entry of 0, or between 1e-15 and 1e+15 in size, got 1e+16 in row 0, column 0."
+    )
+    yield "large", {"dtype": "float32"}, [A, np.where(B[0, 0] == B, 1e16, B)], None, large
     yield "text", {}, [A.astype(str)], None, "`views[0]` must hold numbers, got dtype <U32."
     yield "a vector", {}, [A, B[:, 0]], None, "`views[1]` must have 2 axes, got an array of shape (90,)."
     yield "no columns", {}, [A[:, :0]], None, "`views[0]` must have at least one row and one column, got shape (90, 0)."

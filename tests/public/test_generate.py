@@ -180,10 +180,14 @@ def with_value(value):
     return X
 
 
+LARGEST = r"`X` must have a largest entry of 0, or between 1e-140 and 1e\+140 in size, got {}\."
 BAD_MATRICES = {
     "nan": (with_value(np.nan), ValueError, r"`X` must be finite, got nan at \[3, 2\]\."),
     "inf": (with_value(np.inf), ValueError, r"`X` must be finite, got inf at \[3, 2\]\."),
     "sparse nan": (sparse.csr_array(with_value(np.nan)), ValueError, r"`X\.data` must be finite, got nan at \[\d+\]\."),
+    "large": (with_value(-1e141), ValueError, LARGEST.format(r"-1e\+141 in row 3, column 2")),
+    "sparse large": (sparse.csr_array(with_value(1e300)), ValueError, LARGEST.format(r"1e\+300 in row 3, column 2")),
+    "small": (table() * 1e-160, ValueError, LARGEST.format(r"\S+e-1\d\d in row \d+, column \d+")),
     "vector": (np.ones(9), ValueError, r"`X` must have 2 axes, got an array of shape \(9,\)\."),
     "sparse vector": (sparse.coo_array(np.ones(9)), ValueError, r"`X` must have 2 axes, got a sparse array of shape"),
     "no rows": (np.ones((0, 3)), ValueError, r"`X` must have at least one row and one column, got shape \(0, 3\)\."),

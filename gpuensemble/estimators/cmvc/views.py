@@ -37,7 +37,7 @@ def checked(given: Any, present: Any, distance: str, device: str, dtype: str) ->
     seen = [None] * len(matrices) if present is None else _presence(present, n, len(matrices), device)
     views = [_without_absent(X, marked) for X, marked in zip(matrices, seen, strict=True)]
     for v, view in enumerate(views):
-        _refuse_values(view, f"views[{v}]", distance, rows)
+        _refuse_values(view, f"views[{v}]", distance, rows, dtype)
     refuse_unseen([view.present for view in views], rows, "be present in a view", "absent from all")
     return [view._replace(X=_cast(view.X, dtype)) for view in views]
 
@@ -84,7 +84,7 @@ def _without_absent(X: Any, marked: Array | None) -> View:
     return View(X.blank(~present) if isinstance(X, csr.Csr) else xp.where(present[:, None], X, 0), present)
 
 
-def _refuse_values(view: View, name: str, distance: str, rows: Sequence) -> None:
+def _refuse_values(view: View, name: str, distance: str, rows: Sequence, dtype: str) -> None:
     """Raise if a row that is present has values that the distance cannot take."""
     X, values = view.X, csr.entries(view.X)
     if view.present is not None and not bool(view.present.any()):
@@ -94,7 +94,7 @@ def _refuse_values(view: View, name: str, distance: str, rows: Sequence) -> None
         row, column = csr.first_place(X, bad)
         place, value = f"row {shown(rows[row])}, column {column}", float(values[bad][0])
         raise ValueError(f"`{name}` must be finite where a sample is present, got {value} in {place}.")
-    csr.refuse_unfit(X, name, distance, rows, view.present)
+    csr.refuse_unfit(X, name, distance, rows, view.present, dtype)
 
 
 def refuse_unseen(present: list, rows: Sequence, rule: str, fault: str) -> None:
