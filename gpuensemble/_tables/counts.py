@@ -7,9 +7,11 @@ import numpy as np
 
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._kernels import products
+from gpuensemble._kernels.cpu import contingency as cpu
 from gpuensemble._tables.blocks import Block, Table
 
-CELLS = 1 << 22  # of contingency tables counted in one go
+WHOLE = 1 << 25  # cells of G that may be there at once where only its columns are asked for
+CELLS = 1 << 22  # of contingency tables counted in one go where not
 
 
 def sizes(table: Table) -> Any:
@@ -19,19 +21,16 @@ def sizes(table: Table) -> Any:
 
 def contingency(table: Table) -> Any:
     """Count G = H' H, how many samples two clusters share, for all pairs of clusters: C x C integers on the host."""
-    found = np.zeros((table.n_columns, table.n_columns), "int64")
-    ends = np.cumsum(table.widths)
-    for first, last in _spans(table):
-        begin, end = (int(ends[i - 1]) if i else 0 for i in (first, last))
-        found[begin:, begin:end] = np.concatenate(table.total(_counts, first, last, first), axis=1)
-        found[begin:end, end:] = found[end:, begin:end].T
-    return found
+    return table.total(_contingency)
 
 
 def contingencies(table: Table) -> Iterator[Any]:
-    """Give the columns of G of some partitions after the others', so that G is never there as a whole."""
+    """Give the columns of G: all of them where they are few, else those of some partitions after the others'."""
+    if table.n_columns**2 <= WHOLE:
+        yield contingency(table)
+        return
     for first, last in _spans(table):
-        yield np.concatenate(table.total(_counts, first, last, 0), axis=1)
+        yield np.concatenate(table.total(_counts, first, last), axis=1)
 
 
 def _spans(table: Table) -> Iterator[tuple[int, int]]:
@@ -49,19 +48,24 @@ def _sizes(block: Block) -> Any:
     return to_host(block.m.sizes(block.multiplicity))
 
 
-def _counts(block: Block, first: int, last: int, since: int) -> tuple:
-    """Count the contingency tables of partitions first .. last - 1 with those from `since` on, on the host."""
+def _contingency(block: Block) -> Any:
+    if block.m.device == "cpu":
+        return cpu.contingency(block.m, block.multiplicity)
+    return np.concatenate(_counts(block, 0, len(block.m.widths)), axis=1)
+
+
+def _counts(block: Block, first: int, last: int) -> tuple:
+    """Count the contingency tables of partitions first .. last - 1 with all partitions, on the host."""
     m, multiplicity = block.m, block.multiplicity
-    others = m if since == 0 else m.partitions(since, len(m.widths))
     xp = namespace(m.codes)
     hole = xp.asarray(-1).astype(m.codes.dtype)
     found = []
     for i in range(first, last):
         rows = slice(None) if m.complete else xp.nonzero(m.codes[:, i] != hole)[0]
-        some, weight = others.take(rows), None if multiplicity is None else multiplicity[rows]
+        some, weight = m.take(rows), None if multiplicity is None else multiplicity[rows]
         width, labels = int(m.widths[i]), m.codes[rows, i].astype("int32")
         if len(labels):
             found.append(to_host(products.count(some, labels, weight, width)))
         else:
-            found.append(np.zeros((others.n_columns, width), "int64"))
+            found.append(np.zeros((m.n_columns, width), "int64"))
     return tuple(found)

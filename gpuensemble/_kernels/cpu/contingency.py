@@ -1,0 +1,48 @@
+"""The contingency tables of all pairs of partitions, counted on the CPU; a pair's table stays in the first cache."""
+
+import numpy as np
+
+from gpuensemble._array import threads
+from gpuensemble._kernels.cpu.compiling import kernel
+
+ROWS = 1 << 15  # whose codes, by partition, stay in the second cache
+INLINE = 1 << 12  # fewer rows than this are not worth a second thread
+
+
+def contingency(membership, weight):
+    """Count G = H' diag(weight) H in integers; no weight means all 1."""
+    codes, widths, r = membership.codes, membership.widths, len(membership.widths)
+    starts = np.cumsum(widths) - widths
+    found = np.zeros((membership.n_columns, membership.n_columns), np.int64)
+    spare = int(widths.max()) + 1  # holes are counted, and left out
+    none = np.empty(0, np.int64)
+    for rows in threads.spans(len(codes), ROWS):
+        of_partition = np.ascontiguousarray(codes[rows].T)
+        often = none if weight is None else weight[rows]
+
+        def task(first, last, of_partition=of_partition, often=often):
+            cells = np.empty(spare * spare, np.int64)
+            for i in range(first, last):
+                _count_pairs(of_partition, often, widths, starts, i, cells, found)
+
+        threads.over_spans(r, 1, task, rows.stop - rows.start < INLINE)
+    for begin, width in zip(starts, widths, strict=True):
+        found[begin + width :, begin : begin + width] = found[begin : begin + width, begin + width :].T
+    return found
+
+
+@kernel
+def _count_pairs(codes, weight, widths, starts, i, cells, found):
+    """Count partition i with itself and each later one; a code that is no cluster's is a hole."""
+    n, one = codes.shape[1], np.int64(widths[i])
+    for j in range(i, len(widths)):
+        two = np.int64(widths[j])
+        cells[: (one + 1) * (two + 1)] = 0
+        for x in range(n):
+            a, b = np.int64(codes[i, x]), np.int64(codes[j, x])
+            a = one if a < 0 or a > one else a
+            b = two if b < 0 or b > two else b
+            cells[a * (two + 1) + b] += weight[x] if len(weight) else 1
+        for a in range(one):
+            for b in range(two):
+                found[starts[i] + a, starts[j] + b] += cells[a * (two + 1) + b]
