@@ -1,6 +1,6 @@
 """Quality of the consensus on real data, rows shuffled: every method of the registry on every set.
 
-python bench/bench_quality.py DATA [--draws 10] [--partitions 20] [--rows 1000] [--sets pool_] [--methods sec,kcc,...]
+python bench/bench_quality.py DATA [--draws 10] [--partitions 20] [--rows 1000] [--only pool_] [--methods sec,kcc,...]
 
 DATA holds `.npz` files: pools (`E`, n x 100 labels, and `y`) named pool_*.npz, and feature sets (`X`, or CSR as
 `X_data`, `X_indices`, `X_indptr`, `X_shape`, and `y`), of which 100 k-means partitions are made. They are not part of
@@ -34,26 +34,30 @@ def pool(path, draws, n_partitions=20, n_rows=1000):
         yield data["E"][np.ix_(rows, columns)], data["y"][rows]
 
 
-def feature_set(path, draws, n_partitions=100):
-    """k-means partitions of the shuffled rows, k from K to sqrt(n), cosine of tf-idf for text; and the truth."""
+def feature_set(path, draws, counts=False):
+    """100 k-means partitions of the shuffled rows, k from K to sqrt(n), cosine of tf-idf for text; and the truth.
+
+    `counts`: of the terms' counts as they are.
+    """
     data = np.load(path)
     for seed in range(draws):
         order = np.random.default_rng(seed).permutation(len(data["y"]))
-        features = data["X"].astype(float) if "X" in data else _tfidf(data)
+        features = data["X"].astype(float) if "X" in data else _terms(data, counts)
         truth = data["y"][order]
         low = len(np.unique(truth))
         high = max(low, round(len(truth) ** 0.5))
         distance = "cosine" if path.stem in TEXT else "sqeuclidean"
         generate = ge.generate.random_k
         yield (
-            generate(features[order], n_partitions, (low, high), random_state=seed, device="cpu", distance=distance),
+            generate(features[order], 100, (low, high), random_state=seed, device="cpu", distance=distance),
             truth,
         )
 
 
-def _tfidf(data):
+def _terms(data, counts):
     parts = (data["X_data"].astype(float), data["X_indices"], data["X_indptr"])
-    return TfidfTransformer().fit_transform(csr_matrix(parts, shape=tuple(data["X_shape"])))
+    terms = csr_matrix(parts, shape=tuple(data["X_shape"]))
+    return terms if counts else TfidfTransformer().fit_transform(terms)
 
 
 def scores(draws, methods):
@@ -92,19 +96,20 @@ def main():
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--partitions", type=int, default=20, help="of a pool (default 20)")
     parser.add_argument("--rows", type=int, default=1000, help="of a pool (default 1000; 0: all)")
-    parser.add_argument("--sets", default="pool_", help="files whose name contains this (default pool_)")
+    parser.add_argument("--only", default="pool_", help="files whose name contains this (default pool_)")
     parser.add_argument("--methods", default="", help="names of the registry, with commas (default: all but n x n)")
+    parser.add_argument("--counts", action="store_true", help="text as counts of terms, without tf-idf")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     every = of_labels()
     names = options.methods.split(",") if options.methods else [n for n, method in every.items() if not method.square]
     methods = [every[name] for name in sorted(names, key=lambda name: name != FIRST)]
     found = {}
-    for path in sorted(options.data.glob(f"*{options.sets}*.npz")):
+    for path in sorted(options.data.glob(f"*{options.only}*.npz")):
         if path.stem.startswith("pool_"):
             draws = pool(path, options.draws, options.partitions, options.rows or None)
         else:
-            draws = feature_set(path, options.draws)
+            draws = feature_set(path, options.draws, options.counts)
         found[path.stem.removeprefix("pool_")] = scores(draws, methods)
     report(found, methods)
 

@@ -149,7 +149,7 @@ def _parser() -> argparse.ArgumentParser:
         "labels.parquet -k 10 --id barcode --out consensus.parquet --plot heat.png",
     )
     one.add_argument("path", metavar="LABELS", help="the table")
-    _consensus(one, tuple(registry.of_labels()), "sec")
+    _consensus(one, tuple(registry.of_labels()), "cluster-walk")
     one.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
     one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
 

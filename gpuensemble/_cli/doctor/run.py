@@ -37,7 +37,7 @@ def run(device: str = "auto") -> dict[str, Any]:
         "device": device,
         "checks": rows,
         "failed": failed,
-        "not_checked": dict.fromkeys(unchecked, reason),
+        "not_checked": dict.fromkeys(unchecked, reason) | doctor_checks.not_installed(),
     }
 
 

@@ -40,9 +40,9 @@ def _count_pairs(codes, weight, widths, starts, i, cells, found):
         cells[: (one + 1) * (two + 1)] = 0
         for x in range(n):
             a, b = np.int64(codes[i, x]), np.int64(codes[j, x])
-            a = one if a < 0 or a > one else a
-            b = two if b < 0 or b > two else b
-            cells[a * (two + 1) + b] += weight[x] if len(weight) else 1
+            row = one if a < 0 or a > one else a
+            column = two if b < 0 or b > two else b
+            cells[row * (two + 1) + column] += weight[x] if len(weight) else 1
         for a in range(one):
             for b in range(two):
                 found[starts[i] + a, starts[j] + b] += cells[a * (two + 1) + b]

@@ -36,6 +36,7 @@ class Consensus(ClusterMixin, BaseEstimator):
     _of_views: ClassVar[bool] = False  # whether its input is a list of feature matrices
     _is_square: ClassVar[bool] = False  # whether it works on n x n arrays, over and over
     _takes_holes: ClassVar[bool] = True
+    _needs: ClassVar[str | None] = None  # a package that an extra brings
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name, hidden ones too.

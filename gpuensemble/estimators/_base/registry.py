@@ -5,6 +5,7 @@ is the module's. The class attributes of `Consensus` say what else there is to k
 """
 
 import functools
+import importlib.util
 import pkgutil
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -34,6 +35,12 @@ class Method(NamedTuple):
     def square(self) -> bool:
         """Tell whether it works on n x n arrays, over and over."""
         return self.estimator._is_square
+
+    @property
+    def missing(self) -> str | None:
+        """Return the package that it needs and that is not installed; None if there is none."""
+        needs = self.estimator._needs
+        return needs if needs is not None and importlib.util.find_spec(needs) is None else None
 
     def make(self, n_clusters: int, seed: int | None, device: str, verbose: int = 0, **parameters: Any) -> Any:
         """Make the estimator, not fitted."""
