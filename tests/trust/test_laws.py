@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-
 from every_method import K_MEANS, METHODS, OF_SIMILARITY, STREAMED, draws_of, fitted, holds_on_all, same_bits, tables
 
 
@@ -103,7 +102,7 @@ def the_unit_of_weights_changes_no_label(name, labels, k):
 
 
 def prediction_of_the_fitted_rows_is_their_label(name, labels, k):
-    """On any table for HBGF. With k-means a row may have filled a cluster that was empty, and cost as much in another."""
+    """A row of k-means may have filled an empty cluster, and cost as little in another: that law has clear tables."""
     estimator, _ = fitted(name, labels, k)
     np.testing.assert_array_equal(estimator.predict(labels), estimator.labels_)
 
