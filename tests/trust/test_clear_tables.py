@@ -6,10 +6,9 @@ for `EAC` (see `clear_tables`); for methods with random starts it says that ever
 
 import numpy as np
 import pytest
-
 from every_method import K_MEANS, METHODS, STREAMED, clear_tables, draws_of, fitted, holds_on_all, same_partition
 
-# How far float32 may move an objective. Equal rows make S singular, and Z of RSEC and NRSEC ill-conditioned (docs/rsec.md).
+# How far float32 may move an objective. Equal rows make S singular, and Z of RSEC and NRSEC moves (docs/rsec.md).
 SINGLE = {"lta": 1e-4, "rsec": 1e-2, "nrsec": 1e-2}
 
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuensemble._array import checks
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._kernels import products
 from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
@@ -13,6 +14,7 @@ from gpuensemble._tables.blocks import Block, Table
 UNIT = 1 << 20  # weights of clusters by entropy are whole multiples of 1 / UNIT
 THETA = 0.4  # of the entropy weights
 CELLS = 1 << 22  # of contingency tables counted in one go
+COPIES = 4  # of a contingency table, at most at one time
 
 
 class Weighting(NamedTuple):
@@ -52,6 +54,9 @@ def entropy_weights(table: Table) -> Any:
     The weight is exp(-h_c / (THETA r)) in units of 1 / UNIT, h_c the entropy of the others' labels inside c. After
     Huang, Wang and Lai, Locally Weighted Ensemble Clustering, IEEE Transactions on Cybernetics, 2018.
     """
+    widest = int(table.widths.max())
+    what = f"`cluster_weight`'s contingency tables of {table.n_columns} x {widest}"
+    checks.fits(COPIES * 8 * table.n_columns * widest, what, "cpu", "leave out partitions that are so wide")
     entropies, first, r = [], 0, len(table.widths)
     while first < r:
         last = first + 1
