@@ -118,4 +118,4 @@ LAWS = {
     [pytest.param(name, law, id=f"{name}-{law.__name__}") for law, names in LAWS.items() for name in names],
 )
 def test_laws(name, law, record_property):
-    holds_on_all(name, law, clear_tables, record_property)
+    holds_on_all(name, law, clear_tables, record_property, share=4)

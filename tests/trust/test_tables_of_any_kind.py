@@ -68,7 +68,7 @@ def names_of_labels_do_not_matter(name, labels, k):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", METHODS)
 def test_names_of_labels_do_not_matter(name, record_property):
-    holds_on_all(name, names_of_labels_do_not_matter, tables, record_property)
+    holds_on_all(name, names_of_labels_do_not_matter, tables, record_property, share=6)
 
 
 # --- widths: the types of codes have 255 and 65535 values beside the hole

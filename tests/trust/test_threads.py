@@ -18,19 +18,17 @@ SQUARE = [name for name in METHODS if METHODS[name].square]
 
 def table_of(name, seed=0):
     """So many rows that threads share the work."""
-    n = 200 if name in OF_SIMILARITY else membership.INLINE // 8 + 1
+    n = 100 if name in OF_SIMILARITY else membership.INLINE // 8 + 1
     return ensemble(n=n, holes=0.2 if METHODS[name].holes else 0.0, seed=seed)[1]
 
 
 @contextlib.contextmanager
 def n_threads(number, monkeypatch):
     """So many threads, in our pool and in BLAS."""
-    threads.pool.cache_clear()
-    with monkeypatch.context() as patch, threadpool_limits(number, "blas"):
+    with monkeypatch.context() as patch, threadpool_limits(number, "blas"), ThreadPoolExecutor(number) as pool:
         patch.setattr(threads, "count", lambda: number)
+        patch.setattr(threads, "pool", lambda: pool)
         yield
-        threads.pool().shutdown()
-        threads.pool.cache_clear()
 
 
 @pytest.mark.parametrize("name", METHODS)
