@@ -14,6 +14,7 @@ from gpuensemble._kernels.cpu import membership
 from support import ensemble
 
 SQUARE = [name for name in METHODS if METHODS[name].square]
+STABLE = [name for name in METHODS if name != "nrsec"]  # another rounding gives it another Z (docs/rsec.md)
 
 
 def table_of(name, seed=0):
@@ -31,7 +32,7 @@ def n_threads(number, monkeypatch):
         yield
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", STABLE)
 def test_the_number_of_threads_changes_nothing(name, monkeypatch):
     """No bit, and no label where matrices of n x n are decomposed by as many threads as BLAS has."""
     labels, found = table_of(name), []
