@@ -19,7 +19,7 @@ STABLE = [name for name in METHODS if name != "nrsec"]  # another rounding gives
 
 def table_of(name, seed=0):
     """So many rows that threads share the work."""
-    n = 100 if name in OF_SIMILARITY else membership.INLINE // 8 + 1
+    n = 50 if name in OF_SIMILARITY else membership.INLINE // 8 + 1
     return ensemble(n=n, holes=0.2 if METHODS[name].holes else 0.0, seed=seed)[1]
 
 
@@ -49,10 +49,10 @@ def test_the_number_of_threads_changes_nothing(name, monkeypatch):
 def test_fits_beside_each_other_have_the_bits_that_they_have_alone(name):
     labels = [table_of(name, seed) for seed in (3, 4)]
     alone = [fitted(name, table, 4)[0] for table in labels]
-    with warnings.catch_warnings(), ThreadPoolExecutor(4) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(2) as pool:
         warnings.simplefilter("ignore")  # what is said is caught for all threads at once
-        together = list(pool.map(lambda table: METHODS[name].make(4, 0, "cpu").fit(table), labels * 2))
-    for one, two in zip(alone * 2, together, strict=True):
+        together = list(pool.map(lambda table: METHODS[name].make(4, 0, "cpu").fit(table), labels))
+    for one, two in zip(alone, together, strict=True):
         same_bits(one, two)
 
 
