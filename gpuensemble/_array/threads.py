@@ -6,8 +6,10 @@ The pool is for work that never waits for the pool itself: kernels without the G
 import collections
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numba
@@ -74,6 +76,29 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> Any:
+class _Limit:
+    """This limit of BLAS is one for all threads of Python: it begins with the first of them, and ends with the last."""
+
+    def __init__(self) -> None:
+        self.lock, self.holders = threading.Lock(), 0
+        self.limit: Any = None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.holders:
+                self.limit = _libraries().limit(limits=1, user_api="blas")
+            self.holders += 1
+
+    def __exit__(self, *error: Any) -> None:
+        with self.lock:
+            self.holders -= 1
+            if not self.holders:
+                self.limit.restore_original_limits()
+
+
+_limit = _Limit()
+
+
+def one_blas_thread() -> AbstractContextManager:
     """Return a context in which BLAS has one thread: more would wait for each other, or change the last bits."""
-    return _libraries().limit(limits=1, user_api="blas")
+    return _limit

@@ -39,14 +39,15 @@ def eigenvectors(
     """
     xp = namespace(start)
     n, width = start.shape
+    room = depth * width if tolerance is None else min(n, depth * width)
     basis, images = start, product(start)
     while True:
-        last = basis.shape[1] + width > (depth * width if tolerance is None else min(n, depth * width))
+        last = basis.shape[1] == room
         if last or tolerance is not None:
             found = _ritz(basis, images, width, average=tolerance is None)
             if last or float(found.residual[:n_wanted].max()) <= (tolerance or 0) * float(found.values[0]):
                 return found
-        block = images[:, -width:]
+        block = images[:, -width:][:, : room - basis.shape[1]]  # the last one may be narrower
         for _ in range(2):  # once more for the orthogonality that rounding took
             block = block - basis @ (basis.T @ block)
             block, r = xp.linalg.qr(block)

@@ -76,3 +76,14 @@ def test_a_start_that_is_invariant_does_no_harm():
     _, vectors, residual = krylov.eigenvectors(lambda x: 2 * x, np.eye(20)[:, :2], 4)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(2), atol=1e-12)
     assert residual.max() < 1e-12
+
+
+@pytest.mark.parametrize("n", [12, 17, 21, 30, 47])
+def test_the_last_block_takes_what_room_is_left(xp, rng, n):
+    values = np.concatenate([[3.0, 2.5, 2.4], np.linspace(1, -0.5, n - 3)])
+    q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    given, start = xp.asarray((q * values) @ q.T), np.linalg.qr(rng.standard_normal((n, 11)))[0]
+    found = krylov.eigenvectors(lambda x: given @ x, xp.asarray(start), 12, 1e-3, 3)
+    assert float(found.residual[:3].max()) <= 3e-3
+    leading = to_host(found.vectors)[:, :3]
+    np.testing.assert_allclose(leading @ leading.T, q[:, :3] @ q[:, :3].T, atol=1e-2)

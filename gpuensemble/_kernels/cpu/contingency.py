@@ -34,12 +34,12 @@ def contingency(membership, weight):
 @kernel
 def _count_pairs(codes, weight, widths, starts, i, cells, found):
     """Count partition i with itself and each later one; a code that is no cluster's is a hole."""
-    n, one = codes.shape[1], np.int64(widths[i])
+    n, one = codes.shape[1], widths[i]
     for j in range(i, len(widths)):
-        two = np.int64(widths[j])
+        two = widths[j]
         cells[: (one + 1) * (two + 1)] = 0
         for x in range(n):
-            a, b = np.int64(codes[i, x]), np.int64(codes[j, x])
+            a, b = int(codes[i, x]), int(codes[j, x])
             row = one if a < 0 or a > one else a
             column = two if b < 0 or b > two else b
             cells[row * (two + 1) + column] += weight[x] if len(weight) else 1

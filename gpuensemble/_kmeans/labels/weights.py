@@ -5,12 +5,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuensemble._array import checks
 from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
 from gpuensemble._tables.blocks import Table
-from gpuensemble._tables.counts import contingencies
+from gpuensemble._tables.counts import WHOLE, contingencies
 
 UNIT = 1 << 20  # weights of clusters by entropy are whole multiples of 1 / UNIT
 THETA = 0.4  # of the entropy weights
+COPIES = 4  # of contingency tables, at most at one time
 
 
 class Weighting(NamedTuple):
@@ -37,6 +39,9 @@ def in_units(given: Any) -> tuple[Any, float]:
 
 def entropy_weights(table: Table, theta: float = THETA) -> Any:
     """Weigh each cluster by how well the other partitions agree inside it, in units of 1 / UNIT."""
+    widest = max(int(table.widths.max()), min(table.n_columns, WHOLE // table.n_columns))
+    what = f"`cluster_weight`'s contingency tables of {table.n_columns} x {widest}"
+    checks.fits(COPIES * 8 * table.n_columns * widest, what, "cpu", "leave out partitions that are so wide")
     found = [entropies(counts, table.widths) for counts in contingencies(table)]
     return weights_of(np.concatenate(found), len(table.widths), theta)
 

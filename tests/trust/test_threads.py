@@ -1,0 +1,72 @@
+"""The number of threads changes no bit, and neither does a fit that runs beside another one."""
+
+import contextlib
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from every_method import METHODS, OF_SIMILARITY, fitted, same_bits
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from gpuensemble._array import threads
+from gpuensemble._kernels.cpu import membership
+from support import ensemble
+
+SQUARE = [name for name in METHODS if METHODS[name].square]
+STABLE = [name for name in METHODS if name != "nrsec"]  # another rounding gives it another Z (docs/rsec.md)
+
+
+def table_of(name, seed=0):
+    """So many rows that threads share the work."""
+    n = 50 if name in OF_SIMILARITY else membership.INLINE // 8 + 1
+    return ensemble(n=n, holes=0.2 if METHODS[name].holes else 0.0, seed=seed)[1]
+
+
+@contextlib.contextmanager
+def n_threads(number, monkeypatch):
+    """So many threads, in our pool and in BLAS."""
+    with monkeypatch.context() as patch, threadpool_limits(number, "blas"), ThreadPoolExecutor(number) as pool:
+        patch.setattr(threads, "count", lambda: number)
+        patch.setattr(threads, "pool", lambda: pool)
+        yield
+
+
+@pytest.mark.parametrize("name", STABLE)
+def test_the_number_of_threads_changes_nothing(name, monkeypatch):
+    """No bit, and no label where matrices of n x n are decomposed by as many threads as BLAS has."""
+    labels, found = table_of(name), []
+    for number in (1, 2):
+        with n_threads(number, monkeypatch):
+            found.append(fitted(name, labels, 4)[0])
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].labels_, other.labels_)
+        if name not in SQUARE:
+            same_bits(found[0], other)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_fits_beside_each_other_have_the_bits_that_they_have_alone(name):
+    labels = [table_of(name, seed) for seed in (3, 4)]
+    alone = [fitted(name, table, 4)[0] for table in labels]
+    with warnings.catch_warnings(), ThreadPoolExecutor(2) as pool:
+        warnings.simplefilter("ignore")  # what is said is caught for all threads at once
+        together = list(pool.map(lambda table: METHODS[name].make(4, 0, "cpu").fit(table), labels))
+    for one, two in zip(alone, together, strict=True):
+        same_bits(one, two)
+
+
+def blas_threads():
+    return {library["num_threads"] for library in ThreadpoolController().info() if library["user_api"] == "blas"}
+
+
+def test_one_thread_of_blas_lasts_until_the_last_fit_ends():
+    """Fits of several threads overlap: the first that ends must not bring the threads back, nor the last keep one."""
+    with threadpool_limits(2, "blas"):
+        first, second = contextlib.ExitStack(), contextlib.ExitStack()
+        first.enter_context(threads.one_blas_thread())
+        second.enter_context(threads.one_blas_thread())
+        first.close()
+        assert blas_threads() == {1}
+        second.close()
+        assert blas_threads() == {2}
