@@ -28,7 +28,7 @@ from gpuensemble._kmeans.labels import checkpoint
 from gpuensemble._tables import readers
 
 LIMIT = 60  # seconds after which a child hangs
-LARGE = 1 << 15  # bytes of an allocation that may fail
+LARGE = 1 << 17  # bytes of an allocation that may fail: NumPy itself crashes if smaller buffers, of casts, get none
 HOW = {"full": errno.ENOSPC, "broken": errno.EIO, "killed": -1}
 library = ctypes.CDLL(os.environ["LD_PRELOAD"])
 library.faulty_calls.restype = ctypes.c_char_p
@@ -36,7 +36,6 @@ library.faulty_allocations.restype = ctypes.c_long
 library.faulty_arm_memory.argtypes = [ctypes.c_size_t, ctypes.c_long]
 library.faulty_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int]
 checkpoint.EVERY = 4
-readers.BLOCK_BYTES = 4000  # several blocks, and so several writes of each file
 
 
 def table(n):
@@ -262,6 +261,7 @@ SWEEPS = {"sizes": each_size, "memory": each_allocation, "kills": each_kill}
 def run(folder, n, task, scenario, faults):
     """Print the facts of an undisturbed run, and of each fault, given as name:number."""
     act = TASKS[task]
+    readers.BLOCK_BYTES = 4 * n  # two blocks of the table
     inputs(folder, n)
     print(json.dumps(undisturbed(folder, act, scenario)), flush=True)
     for fault in faults:
