@@ -24,13 +24,17 @@ def library():
     )
 
 
+def environment(**more):
+    """The environment of a process that finds the package and the helpers of tests."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])])} | more
+
+
 def victim(folder, n, task, scenario, *faults, limit=120):
     """The facts of an undisturbed run, and of each fault."""
     folder.mkdir()
-    paths = os.pathsep.join([str(HERE.parent), str(HERE.parents[1])])
-    environment = os.environ | {"LD_PRELOAD": str(library()), "TMPDIR": str(folder / "tmp"), "PYTHONPATH": paths}
+    changed = environment(LD_PRELOAD=str(library()), TMPDIR=str(folder / "tmp"))
     words = [sys.executable, str(HERE / "victim.py"), str(folder), str(n), task, scenario, *faults]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=limit, check=False)
+    done = subprocess.run(words, env=changed, capture_output=True, text=True, timeout=limit, check=False)
     assert done.returncode == 0, done.stderr
     first, *others = map(json.loads, done.stdout.splitlines())
     return first, others
@@ -47,6 +51,17 @@ def judge(expected, facts, folder):
     judge_files(expected, left, first["status"] == KILLED, where)
     assert facts["second"]["status"] == 0, (where, facts["second"])
     assert facts["second"]["error"] == "", where
+    assert without_partial(facts["end"]) == without_partial(expected["end"]), where
+
+
+def judge_memory(expected, facts):
+    """Assert that a lack of memory was told in one sentence and left whole files, and that the next fit did not mind."""
+    second, where = facts["second"], facts["fault"]
+    assert second["status"] == 0, (where, second)
+    (code, left), *_ = [json.loads(line) for line in second["out"].splitlines() if line.startswith("[")]
+    assert code == 2, where
+    assert re.fullmatch(r"(MemoryError|gpuensemble: not enough memory): [^\n]+\n", second["error"]), (where, second)
+    judge_files(expected, left, False, where)
     assert without_partial(facts["end"]) == without_partial(expected["end"]), where
 
 

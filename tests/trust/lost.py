@@ -1,6 +1,6 @@
 """A process that fits on a cluster whose processes are killed; it tells what became of each fit.
 
-Run as `python lost.py FOLDER WHAT NUMBER`: it prints a line of JSON for each fit, the first of which nobody disturbs.
+Run as `python lost.py FOLDER KILLS`. It prints a line of JSON for each fit, the first of which nobody disturbs.
 """
 
 import contextlib
@@ -19,10 +19,11 @@ import numpy as np
 from distributed import Client
 
 import gpuensemble as ge
-from gpuensemble._cli.main import main
 
-N, R, PARTS = 20_000, 8, 4
+N, R, PARTS = 8000, 8, 4
 WORKERS = 2
+TINY = "60 kB"  # what a worker may hold in memory: less than its blocks, so that some of them are on disk
+PATIENT = {f"DASK_DISTRIBUTED__WORKER__MEMORY__{name}": "False" for name in ("SPILL", "PAUSE", "TERMINATE")}
 
 
 def table():
@@ -33,137 +34,111 @@ def table():
 
 
 class Processes:
-    """A scheduler and workers of one thread, each a process of ours that can be killed, on this machine alone."""
+    """A scheduler and workers of one thread, each a process of ours, on this machine alone.
 
-    def __init__(self, folder, *options):
-        self.folder, self.options = folder, options
-        self.file = folder / "scheduler.json"
+    There are no nannies: a worker that is killed is gone, and a new one takes its place when this says so. Every second
+    one has next to no memory.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.started = folder, 0
         self.scheduler = self._start("scheduler", "--port", "0")
-        self.workers = [self.worker() for _ in range(WORKERS)]
+        self.workers = [self.new_worker() for _ in range(WORKERS)]
 
-    def worker(self):
+    def new_worker(self):
         """Start a worker."""
-        place = ("--local-directory", str(self.folder), "--no-nanny", "--nthreads", "1")
-        return self._start("worker", *place, *self.options)
+        self.started += 1
+        memory = ("--memory-limit", "0" if self.started % 2 else TINY)
+        return self._start("worker", "--no-nanny", "--nthreads", "1", "--local-directory", str(self.folder), *memory)
+
+    def kill_workers(self, number):
+        """Kill the oldest workers; new ones take their places."""
+        for _ in range(number):
+            _end(self.workers.pop(0))
+            self.workers.append(self.new_worker())
 
     def client(self):
-        """Return a client when all workers are there."""
-        client = Client(scheduler_file=str(self.file))
+        """Return a client, when all workers are there."""
+        client = Client(scheduler_file=str(self.folder / "scheduler.json"))
         client.wait_for_workers(WORKERS, timeout=60)
         return client
 
-    def stop(self):
-        """Kill all that is left."""
-        for process in (*self.workers, self.scheduler):
-            process.kill()
-            process.wait()
-
     def _start(self, what, *options):
-        words = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", str(self.file)]
-        where = ["--host", "127.0.0.1", "--no-dashboard"]
+        file = ("--scheduler-file", str(self.folder / "scheduler.json"))
+        words = [sys.executable, "-m", f"distributed.cli.dask_{what}", *file, "--host", "127.0.0.1", "--no-dashboard"]
         with open(self.folder / f"{what}.log", "a") as log:
-            return subprocess.Popen([*words, *where, *options], stdout=log, stderr=log)
+            return subprocess.Popen([*words, *options], stdout=log, stderr=log, env=os.environ | PATIENT)
+
+
+def _end(process):
+    process.kill()
+    process.wait()
 
 
 @contextlib.contextmanager
-def cluster(folder, *options):
-    """Processes that are gone in the end, and a client of them."""
-    processes = Processes(folder, *options)
+def processes(folder):
+    """Processes that are gone in the end."""
+    found = Processes(folder)
     try:
-        with processes.client() as client:
-            yield processes, client
+        yield found
     finally:
-        processes.stop()
+        for process in (*found.workers, found.scheduler):
+            _end(process)
 
 
-def fitted(labels, client):
-    """A hash of labels, confidences and objectives, or the error."""
+def tell_of_fit(fault, labels):
+    """Fit, and print a hash of all that was found, or the error; return how long it took."""
     start = time.monotonic()
     try:
-        found = ge.SEC(4, init="random", n_init=2, random_state=0, client=client).fit(labels)
+        found = ge.SEC(4, init="random", n_init=1, random_state=0).fit(labels)
         parts = [np.asarray(found.labels_), np.asarray(found.confidence_), np.asarray(found.objective_path_)]
         facts = {"digest": hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()}
-    except (OSError, RuntimeError, ValueError) as error:
+    except OSError as error:
         facts = {"error": f"{type(error).__name__}: {error}"}
-    return facts | {"seconds": time.monotonic() - start}
+    seconds = time.monotonic() - start
+    print(json.dumps({"fault": fault, "seconds": seconds} | facts), flush=True)
+    return seconds
 
 
-def tell(fault, facts):
-    """Print the facts of a fit."""
-    print(json.dumps({"fault": fault} | facts), flush=True)
-
-
-def in_a_moment(act, *arguments):
-    """Do it at a moment of what goes on here."""
-    timer = threading.Timer(*arguments, act)
+def tell_of_fit_with(fault, labels, act, after):
+    """The same, while something happens after some seconds."""
+    timer = threading.Timer(after, act)
     timer.start()
-    return timer
+    tell_of_fit(fault, labels)
+    timer.join()
 
 
-def recomputable():
-    """Labels that a worker can make again."""
-    return dask.array.from_array(table(), chunks=(N // PARTS, R))
+def spilled(dask_worker):
+    """On a worker: how many values it has on disk."""
+    return len(getattr(dask_worker.data, "slow", ()))
 
 
-def killed(folder, number, at_a_time):
-    """At a random moment of each fit one worker is killed, or all of them; new ones take their places."""
+def scattered(client):
+    """Labels that are in the memory of workers, and nowhere else."""
+    parts = client.scatter(np.array_split(table(), PARTS))
+    return dask.array.concatenate([dask.array.from_delayed(part, (N // PARTS, R), "int8") for part in parts])
+
+
+def run(folder, kills):
+    """Kill workers at random moments of fits, at times all of them, then what has the only copy, then the scheduler."""
     moments = random.Random(0)
-    with cluster(folder) as (processes, client):
-        labels = recomputable()
-        fitted(labels, client)  # loads what fits need
-        first = fitted(labels, client)
-        tell("none", first)
-        for _ in range(number):
-            moment = moments.random()
-
-            def kill():
-                for _ in range(at_a_time):
-                    processes.workers.pop(0).kill()
-                    processes.workers.append(processes.worker())
-
-            timer = threading.Timer(moment * first["seconds"], kill)
-            timer.start()
-            facts = fitted(labels, client)
-            timer.join()
-            tell(f"{at_a_time} killed at {moment:.3f} of {first['seconds']:.2f} s", facts)
-
-
-def scattered(folder, number):
-    """The only copy of the table is in the memory of the workers, all of which are killed."""
-    with cluster(folder) as (processes, client):
-        parts = client.scatter(np.array_split(table(), PARTS))
-        chunks = [dask.array.from_delayed(part, (N // PARTS, R), "int8") for part in parts]
-        labels = dask.array.concatenate(chunks)
-        first = fitted(labels, client)
-        tell("none", first)
-        def kill():
-            for process in processes.workers:
-                process.kill()
-            processes.workers = [processes.worker() for _ in range(WORKERS)]
-        if number:
-            timer = threading.Timer(number * first["seconds"] / 4, kill)
-            timer.start()
-        else:
-            kill()
-        tell("scattered data are lost", fitted(labels, client))
-
-
-def headless(folder, number):
-    """The scheduler is killed in the middle of a fit."""
-    with cluster(folder) as (processes, client):
-        labels = recomputable()
-        fitted(labels, client)
-        first = fitted(labels, client)
-        tell("none", first)
-        threading.Timer(first["seconds"] * number / 100, processes.scheduler.kill).start()
-        tell("the scheduler is killed", fitted(labels, client))
-        tell("there is no scheduler", fitted(labels, client))
+    labels = dask.array.from_array(table(), chunks=(N // PARTS, R))
+    with processes(folder) as cluster, cluster.client() as client:
+        tell_of_fit("none: loads what workers need", labels)
+        kept = client.persist(labels)
+        duration = tell_of_fit("none: some blocks are on disk", kept)
+        print(json.dumps({"spilled": sum(client.run(spilled).values())}), flush=True)
+        del kept
+        for number in range(kills):
+            moment, victims = moments.random(), WORKERS if number % 3 == 2 else 1
+            fault = f"{victims} killed at {moment:.3f} of {duration:.2f} s"
+            tell_of_fit_with(fault, labels, lambda victims=victims: cluster.kill_workers(victims), moment * duration)
+        client.wait_for_workers(WORKERS, timeout=60)
+        lost = scattered(client)
+        cluster.kill_workers(1)
+        tell_of_fit("data are lost", lost)
+        tell_of_fit_with("the scheduler is killed", labels, cluster.scheduler.kill, duration * moments.random())
 
 
 if __name__ == "__main__":
-    folder, what, number = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    folder.mkdir(exist_ok=True)
-    if what == "worker": killed(folder, number, 1)
-    if what == "workers": killed(folder, number, 2)
-    if what == "scattered": scattered(folder, number)
-    if what == "headless": headless(folder, number)
+    run(Path(sys.argv[1]), int(sys.argv[2]))
