@@ -73,11 +73,14 @@ def _partial(path: str) -> Iterator[tuple[BinaryIO, Path]]:
 
 @contextlib.contextmanager
 def naming(path: str, partial: Path | None = None) -> Iterator[None]:
-    """Let an error name the path: a full disk does not say which file it was, and nobody knows the partial one."""
+    """Let an error name the path: a full disk does not say which file it was, and nobody knows the partial one.
+
+    An error without a number is a sentence of our own, and not of the disk.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename in (None, str(partial)):
+        if error.errno is not None and error.filename in (None, str(partial)):
             error.filename = path
         raise
 

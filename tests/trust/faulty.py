@@ -29,15 +29,19 @@ def environment(**more):
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])])} | more
 
 
-def victim(folder, n, task, scenario, *faults, limit=120):
-    """The facts of an undisturbed run, and of each fault."""
-    folder.mkdir()
-    changed = environment(LD_PRELOAD=str(library()), TMPDIR=str(folder / "tmp"))
-    words = [sys.executable, str(HERE / "victim.py"), str(folder), str(n), task, scenario, *faults]
-    done = subprocess.run(words, env=changed, capture_output=True, text=True, timeout=limit, check=False)
+def victim(folder, plans, limit):
+    """Of each plan the facts of an undisturbed run, and those of each fault."""
+    words = [sys.executable, str(HERE / "victim.py"), str(folder), json.dumps(plans)]
+    preloaded = environment(LD_PRELOAD=str(library()))
+    done = subprocess.run(words, env=preloaded, capture_output=True, text=True, timeout=limit, check=False)
     assert done.returncode == 0, done.stderr
-    first, *others = map(json.loads, done.stdout.splitlines())
-    return first, others
+    found = []
+    for facts in map(json.loads, done.stdout.splitlines()):
+        if "fault" not in facts:
+            found.append((facts, []))
+        else:
+            found[-1][1].append(facts)
+    return found
 
 
 def judge(expected, facts, folder):

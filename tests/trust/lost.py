@@ -1,6 +1,7 @@
 """A process that fits on a cluster whose processes are killed; it tells what became of each fit.
 
-Run as `python lost.py FOLDER KILLS`. It prints a line of JSON for each fit, the first of which nobody disturbs.
+Run as `python lost.py FOLDER KILLS`, it prints a line of JSON for each fit, the first of which nobody disturbs. Without
+KILLS it runs a command instead.
 """
 
 import contextlib
@@ -140,5 +141,25 @@ def run(folder, kills):
         tell_of_fit_with("the scheduler is killed", labels, cluster.scheduler.kill, duration * moments.random())
 
 
+def run_command(folder):
+    """Kill the scheduler while the command makes base partitions, of which there is a part of a file."""
+    np.save(folder / "features.npy", np.random.default_rng(0).normal(size=(60_000, 5)))
+    with processes(folder) as cluster:
+        cluster.client().close()
+        address = json.loads((folder / "scheduler.json").read_text())["address"]
+        files = ["--labels", str(folder / "base.npy"), "--out", str(folder / "out.npy"), "--scheduler", address]
+        words = [sys.executable, "-m", "gpuensemble", "fit-segments", str(folder / "features.npy"), "-k", "6", *files]
+        command = subprocess.Popen([*words, "-r", "500"], stderr=subprocess.PIPE, text=True)
+        while command.poll() is None and not list(folder.glob("*.partial")):
+            time.sleep(0.01)
+        cluster.scheduler.kill()
+        _, error = command.communicate()
+    left = [path.name for path in folder.iterdir() if path.suffix in (".npy", ".partial")]
+    print(json.dumps({"status": command.returncode, "error": error, "left": left}), flush=True)
+
+
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    if len(sys.argv) == 3:
+        run(Path(sys.argv[1]), int(sys.argv[2]))
+    else:
+        run_command(Path(sys.argv[1]))

@@ -1,8 +1,8 @@
 """A process in which things go wrong: it fits again and again in children of its own, and tells what became of each.
 
-Run as `python victim.py FOLDER TASK SCENARIO FAULT...`, with the preloaded library of `faulty.cpp`. It prints a line of
-JSON for each fault: how the child ended, what it said, what was in the folder then, and the same of a second child that
-goes on from there undisturbed. Children are forked, so that none has to load and compile what all of them need.
+Run as `python victim.py FOLDER PLANS`, with the preloaded library of `faulty.cpp`; `run` tells what a plan is. It prints a
+line of JSON for each fault: how the child ended, what it said, what was in the folder then, and the same of a second
+child that goes on from there undisturbed. Children are forked, so that none has to load what all of them need.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ import resource
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -78,7 +79,8 @@ TASKS = {"fit": fit, "segments": segments, "command": command}
 def inputs(folder, n):
     """Write what is read: a table of labels, and features."""
     for name in ("out", "tmp", "before"):
-        (folder / name).mkdir()
+        (folder / name).mkdir(parents=True)
+    tempfile.tempdir = str(folder / "tmp")
     np.save(folder / "table.npy", table(n))
     rng = np.random.default_rng(1)
     np.save(folder / "features.npy", rng.normal(size=(n, 3)) + 2 * rng.integers(0, 3, (n, 1)))
@@ -271,4 +273,5 @@ def run(folder, n, task, scenario, faults):
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])
+    for number, plan in enumerate(json.loads(sys.argv[2])):
+        run(Path(sys.argv[1]) / str(number), *plan)
