@@ -59,7 +59,7 @@ def judge(expected, facts, folder):
 
 
 def judge_memory(expected, facts):
-    """Assert that a lack of memory was told in one sentence and left whole files, and that the next fit did not mind."""
+    """Assert that a lack of memory is one sentence and leaves whole files, and that the next fit ends as any other."""
     second, where = facts["second"], facts["fault"]
     assert second["status"] == 0, (where, second)
     (code, left), *_ = [json.loads(line) for line in second["out"].splitlines() if line.startswith("[")]

@@ -1,8 +1,8 @@
 """A process in which things go wrong: it fits again and again in children of its own, and tells what became of each.
 
-Run as `python victim.py FOLDER PLANS`, with the preloaded library of `faulty.cpp`; `run` tells what a plan is. It prints a
-line of JSON for each fault: how the child ended, what it said, what was in the folder then, and the same of a second
-child that goes on from there undisturbed. Children are forked, so that none has to load what all of them need.
+Run as `python victim.py FOLDER PLANS`, with the library of `faulty.cpp` preloaded; `run` tells what a plan is. It
+prints a line of JSON for each fault: how the child ended, what it said, what was in the folder then, and the same of a
+second child that goes on from there undisturbed. Children are forked, so that none has to load what all need.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ checkpoint.EVERY = 4
 
 
 def table(n):
-    """Labels of rows in four groups, a third of them wrong, in eight bytes each: they are coded into a temporary file."""
+    """Labels of rows in four groups, some of them wrong, in eight bytes each, so that they are coded into a file."""
     rng = np.random.default_rng(0)
     labels = np.repeat(rng.integers(0, 4, (n, 1)), 6, axis=1)
     return np.where(rng.random(labels.shape) < 0.45, rng.integers(0, 4, labels.shape), labels)
