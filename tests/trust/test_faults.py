@@ -52,8 +52,11 @@ def test_a_fault_leaves_whole_files_from_which_the_next_run_goes_on(tmp_path):
 
 @needs_compiler
 def test_after_a_lack_of_memory_the_same_process_fits_again(tmp_path):
-    tasks, number = (("fit", "segments"), 10_000) if LONG else (("fit",), 4)
-    plans = [(40_000, task, "old", [f"memory:{number}"]) for task in tasks]
+    plans = [(40_000, "fit", "old", ["memory:4"])]
+    if LONG:
+        plans = [
+            (40_000, task, scenario, ["memory:150"]) for task in ("fit", "segments") for scenario in ("old", "new")
+        ]
     for expected, others in faulty.victim(tmp_path, plans, LIMIT):
         assert len(others) >= 4
         for facts in others:

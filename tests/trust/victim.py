@@ -199,7 +199,7 @@ def each_allocation(folder, act, _, number):
 
     reset(folder)
     count = int(child(watched)["out"].split()[-1])
-    for which in sorted({round(1 + i * (count - 1) / max(1, number - 1)) for i in range(min(number, count))}):
+    for which in np.linspace(1, count, min(number, count)).astype(int).tolist():
 
         def twice(which=which):
             library.faulty_arm_memory(LARGE, which)
