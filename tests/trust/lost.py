@@ -105,8 +105,10 @@ def tell_of_fit_with(fault, labels, act, after):
     """The same, while something happens after some seconds."""
     timer = threading.Timer(after, act)
     timer.start()
-    tell_of_fit(fault, labels)
-    timer.join()
+    try:
+        tell_of_fit(fault, labels)
+    finally:
+        timer.join()  # it may start a worker, which is to be ended with the others
 
 
 def spilled(dask_worker):

@@ -3,8 +3,10 @@
 A few of them in each run; GPUENSEMBLE_KILLS=100 makes that many kills, and lets every call go wrong in turn.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -67,9 +69,15 @@ def lost(*arguments):
     """What the process tells whose cluster is killed."""
     pytest.importorskip("distributed", reason="distributed is not installed")
     words = [sys.executable, str(faulty.HERE / "lost.py"), *map(str, arguments)]
-    done = subprocess.run(words, env=faulty.environment(), capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, env=faulty.environment(), start_new_session=True, **pipes)
+    try:
+        out, error = process.communicate(timeout=LIMIT)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # if it hangs, its cluster goes with it
+    assert process.returncode == 0, (out, error)
+    return [json.loads(line) for line in out.splitlines()]
 
 
 def test_workers_and_schedulers_that_are_killed_change_no_bit_or_are_told_of(tmp_path):
