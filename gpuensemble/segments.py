@@ -19,7 +19,7 @@ from gpuensemble._kmeans.features.distances import DISTANCES, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._tables import outputs, readers
 from gpuensemble._tables.files import refuse_input, whole_file
-from gpuensemble._tables.on_dask import current_client, is_dask, large_graphs
+from gpuensemble._tables.on_dask import current_client, is_dask, large_graphs, told_of_loss
 from gpuensemble.generate import enough
 
 
@@ -223,7 +223,8 @@ def _on_workers(source: Any, calls: Iterable[tuple], client: Any) -> Iterator:
         with large_graphs():
             return client.submit(_clustered, *source.sent(rows, client), rows, *more, pure=False)
 
-    return threads.ahead(submit, calls, 2 * len(client.nthreads()))
+    with told_of_loss():
+        yield from threads.ahead(submit, calls, 2 * len(client.nthreads()))
 
 
 def _clustered(get: Callable, argument: Any, rows: Any, n_clusters: int, distance: str, device: str, rng: Any) -> Any:

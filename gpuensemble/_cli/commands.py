@@ -1,7 +1,10 @@
 """The commands take files in, and give a report out, as JSON can hold it."""
 
 import ast
+import contextlib
+import logging
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from gpuensemble import generate, metrics, segments
@@ -110,29 +113,25 @@ def fit_segments(
     verbose: int,
 ) -> dict[str, Any]:
     """Find the consensus of base partitions of random rows of features that need not fit into memory."""
-    client = None
-    if scheduler is not None:
-        from distributed import Client
-
-        client = Client(scheduler)
     start = time.perf_counter()
-    fitted = segments.consensus(
-        path,
-        n_clusters,
-        labels,
-        n_partitions=n_partitions,
-        row_ratio=row_ratio,
-        base_clusters=base_clusters,
-        distance=distance,
-        random_state=seed,
-        device=device,
-        client=client,
-        out=out,
-        checkpoint=checkpoint,
-        resume=resume,
-        verbose=verbose,
-        **_parsed(settings),
-    )
+    with _client(scheduler) as client:
+        fitted = segments.consensus(
+            path,
+            n_clusters,
+            labels,
+            n_partitions=n_partitions,
+            row_ratio=row_ratio,
+            base_clusters=base_clusters,
+            distance=distance,
+            random_state=seed,
+            device=device,
+            client=client,
+            out=out,
+            checkpoint=checkpoint,
+            resume=resume,
+            verbose=verbose,
+            **_parsed(settings),
+        )
     return {
         "method": "SEC",
         "samples": len(fitted.labels_),
@@ -145,6 +144,23 @@ def fit_segments(
         "labels": labels,
         "out": out,
     }
+
+
+@contextlib.contextmanager
+def _client(scheduler: str | None) -> Iterator[Any]:
+    """Open a client of a Dask cluster, None without one. What is lost there is told once, by us, and not in a log."""
+    if scheduler is None:
+        yield None
+        return
+    from distributed import Client
+
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with Client(scheduler) as client:
+            yield client
+    finally:
+        logging.disable(before)
 
 
 def score(

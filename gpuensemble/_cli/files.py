@@ -4,6 +4,7 @@ They are CSV, TSV, Parquet, NPY and NPZ files, by the name's ending.
 """
 
 import contextlib
+import io
 import json
 import os
 import warnings
@@ -132,8 +133,9 @@ def write(path: str, columns: dict[str, Any], table: FileTable) -> None:
     """
     with whole_file(path) as file:
         if path.endswith(".npy"):
-            values = list(columns.values())
-            np.save(file, values[0] if len(values) == 1 else np.column_stack(values))
+            values, content = list(columns.values()), io.BytesIO()
+            np.save(content, values[0] if len(values) == 1 else np.column_stack(values))
+            file.write(content.getbuffer())  # where NumPy writes to a file itself, it does not notice a full disk
         elif path.endswith(".npz"):
             ids: dict[str, Any] = {} if table.ids is None else {table.id_name: np.asarray(table.ids, str)}
             np.savez(file, **ids, **columns)

@@ -11,6 +11,7 @@ from gpuensemble import __version__
 from gpuensemble._cli import commands, demo, files
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.doctor import run as doctor
+from gpuensemble._tables.files import first_line
 from gpuensemble.estimators._base import registry
 
 FILES = """Tables are CSV, TSV, Parquet, NPY or NPZ files, by their ending. The first line of a text file is taken for
@@ -36,11 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"gpuensemble: {error.filename or 'a file'}: {error.strerror or error}.", file=sys.stderr)
+        place = "" if error.filename is None else f"{error.filename}: "
+        print(f"gpuensemble: {place}{error.strerror or first_line(error)}.", file=sys.stderr)
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         print(f"gpuensemble: {' '.join(str(error).split())}", file=sys.stderr)
     except MemoryError as error:
-        print(f"gpuensemble: not enough memory: {error}", file=sys.stderr)
+        print(f"gpuensemble: not enough memory: {first_line(error)}.", file=sys.stderr)
     except KeyboardInterrupt:
         print("gpuensemble: interrupted.", file=sys.stderr)
         return 130

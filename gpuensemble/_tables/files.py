@@ -36,26 +36,62 @@ def damage_named(path: str, *more: type[BaseException]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """Open a file that takes its name when all is written; if anything fails, what was there before stays.
+    """Open a file that takes its name when all is written; if anything fails, what was there before stays."""
+    with whole_files(path) as (file,):
+        yield file
 
-    What it replaces lends it its mode. Until then it has a name that nobody can guess, and is opened by us alone.
+
+@contextlib.contextmanager
+def whole_files(*paths: str) -> Iterator[list[BinaryIO]]:
+    """Open files that belong together, and take their names when all of them are written to the end.
+
+    If a write fails, what was there before stays. The first takes its name first, and what the others replace is gone
+    by then: a process that is killed in between leaves a file out, but never one beside others that it does not fit.
+    """
+    with contextlib.ExitStack() as stack:
+        partials = [stack.enter_context(_partial(path)) for path in paths]
+        yield [file for file, _ in partials]
+        for path, (file, _) in zip(paths, partials, strict=True):
+            with naming(path):
+                file.flush()
+                os.fsync(file.fileno())
+                file.close()
+        for path in paths[1:]:
+            Path(path).resolve().unlink(missing_ok=True)
+        for path, (_, partial) in zip(paths, partials, strict=True):
+            partial.replace(Path(path).resolve())
+
+
+@contextlib.contextmanager
+def _partial(path: str) -> Iterator[tuple[BinaryIO, Path]]:
+    """Open a file beside that path; it is gone in the end, unless it has taken that name.
+
+    What it replaces lends it its mode. It has a name that nobody can guess, and is opened by us alone.
     """
     target = Path(path).resolve()
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        with os.fdopen(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+        with naming(path, partial), os.fdopen(os.open(partial, flags, 0o666), "wb") as file:
             if target.exists():
                 os.chmod(partial, stat.S_IMODE(target.stat().st_mode))
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    except OSError as error:
-        if error.filename in (None, str(partial)):  # a full disk does not say which file it was
-            error.filename = path
-        raise
+            yield file, partial
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def naming(path: str, partial: Path | None = None) -> Iterator[None]:
+    """Let an error name the path: a full disk does not say which file it was, and nobody knows the partial one.
+
+    An error without a number is a sentence of our own, and not of the disk.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(partial)):
+            error.filename = path
+        raise
 
 
 def refuse_input(output: Any, name: str, *inputs: Any) -> None:

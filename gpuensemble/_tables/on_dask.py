@@ -11,6 +11,7 @@ from typing import Any
 from gpuensemble._array.devices import on, to_host
 from gpuensemble._array.messages import shown
 from gpuensemble._tables.blocks import Block, Lasting, Table, add
+from gpuensemble._tables.files import first_line
 
 
 def large_graphs() -> contextlib.AbstractContextManager:
@@ -20,6 +21,22 @@ def large_graphs() -> contextlib.AbstractContextManager:
     import dask
 
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"})
+
+
+@contextlib.contextmanager
+def told_of_loss() -> Iterator[None]:
+    """Let it be one sentence if Dask loses its scheduler, or what it cannot make again; it lists all tasks for that."""
+    from concurrent.futures import CancelledError
+
+    from distributed.client import ClosedClientError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    try:
+        yield
+    except (CancelledError, ClosedClientError, CommClosedError, KilledWorker) as error:
+        found = f"{type(error).__name__}: {first_line(error).rstrip(':')}"
+        raise ConnectionError(f"`client` must keep its scheduler, workers and data, got {found}.") from None
 
 
 def is_dask(value: Any) -> bool:
@@ -67,7 +84,7 @@ class Cluster:
     @classmethod
     def loading(cls, client: Any, parts: list) -> "Cluster":
         """Make the objects: from functions of nothing, as many on each worker, or from parts of a collection."""
-        with large_graphs():
+        with large_graphs(), told_of_loss():
             if hasattr(parts[0], "dask"):
                 return cls(client, client.compute(parts))
             workers = [name for name, threads in client.nthreads().items() for _ in range(threads)]
@@ -79,12 +96,14 @@ class Cluster:
 
     def each(self, function: Callable, shared: tuple = (), own: Iterable[tuple] | None = None) -> list:
         """Give function(object, *own, *shared) of each object."""
-        return self.client.gather(self.submit(function, shared, own))
+        futures = self.submit(function, shared, own)
+        with told_of_loss():
+            return self.client.gather(futures)
 
     def submit(self, function: Callable, shared: tuple, own: Iterable[tuple] | None = None) -> list:
         """Begin function(object, *own, *shared) of each object, and return the futures."""
         own = [()] * len(self.futures) if own is None else own
-        with large_graphs():
+        with large_graphs(), told_of_loss():
             sent = self._sent(shared)
             return [
                 self.client.submit(_apply, function, one, more, *sent, **_at(home))
@@ -93,7 +112,7 @@ class Cluster:
 
     def total(self, function: Callable, shared: tuple) -> Any:
         """Add up function(object, *shared): on each worker first, then between them."""
-        with large_graphs():
+        with large_graphs(), told_of_loss():
             sent = self._sent(shared)
             threads = self.client.nthreads()
             blocks: dict[Any, list] = {}
@@ -104,7 +123,7 @@ class Cluster:
             ]
             while len(futures) > 1:
                 futures = [self.client.submit(_add_all, *some, pure=False) for some in _in_lots(futures, self.FAN_IN)]
-        return futures[0].result()
+            return futures[0].result()
 
     def some(self, indices: Iterable[int]) -> "Cluster":
         """Return the same cluster with some of the blocks."""
@@ -167,7 +186,9 @@ class OnDask(Table):
         """Give step(block, *shared) of each block, in their order, one at a time in this process."""
         futures = self.cluster.submit(_Step(step), shared)
         while futures:
-            yield futures.pop(0).result()
+            with told_of_loss():
+                found = futures.pop(0).result()
+            yield found
 
     def of(self, step: Callable, calls: dict[int, tuple]) -> list:
         """Give step(block, *arguments) of some blocks, each with arguments of its own."""

@@ -1,6 +1,5 @@
 """A fit over blocks gives back an entry for each row of the table: in memory, on disk or on a cluster."""
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from gpuensemble._array.devices import to_device, to_host
 from gpuensemble._array.messages import shown
 from gpuensemble._tables.blocks import InMemory, Table
-from gpuensemble._tables.files import refuse_input, whole_file
+from gpuensemble._tables.files import naming, refuse_input, whole_files
 
 DTYPES = ("int32", "float64")  # of labels and confidences
 
@@ -56,14 +55,15 @@ def confidence_path(out: Path) -> Path:
 
 def _on_disk(table: Table, out: Path, step: Callable, shared: tuple) -> tuple[Any, Any]:
     """Write both files to the end before either takes its name."""
-    paths = (out, confidence_path(out))
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(whole_file(str(path))) for path in paths]
-        for file, dtype in zip(files, DTYPES, strict=True):
+    paths = (str(out), str(confidence_path(out)))
+    with whole_files(*paths) as files:
+        for path, file, dtype in zip(paths, files, DTYPES, strict=True):
             header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": (table.n_rows,)}
-            np.lib.format.write_array_header_1_0(file, header)
+            with naming(path):
+                np.lib.format.write_array_header_1_0(file, header)
         for parts in table.in_turn(step, *shared):
-            for file, part, dtype in zip(files, parts, DTYPES, strict=True):
-                file.write(to_host(part).astype(dtype, copy=False).tobytes())
+            for path, file, part, dtype in zip(paths, files, parts, DTYPES, strict=True):
+                with naming(path):
+                    file.write(to_host(part).astype(dtype, copy=False).tobytes())
     labels, confidence = (np.load(path, mmap_mode="r") for path in paths)
     return labels, confidence

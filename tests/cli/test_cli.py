@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs
 
 from cudasim import standin
 from cudasim.shim import ShimModule, gxx
-from gpuensemble._cli import demo, main
+from gpuensemble._cli import commands, demo, main
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.bench import harness
 from gpuensemble._cli.doctor import run as doctor
@@ -232,6 +232,23 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capsys, labels, monkeypatch, 
     before = sorted(os.listdir())
     assert run(capsys, command) == (2, "", f"gpuensemble: {message}\n")
     assert sorted(os.listdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(28, "No space left on device", "out.npy"), "out.npy: No space left on device."),
+        (ConnectionError("`client` must keep its data, got none."), "`client` must keep its data, got none."),
+        (MemoryError("Unable to allocate 1. GiB"), "not enough memory: Unable to allocate 1. GiB."),
+        (MemoryError(), "not enough memory: MemoryError."),
+    ],
+)
+def test_what_the_machine_lacks_is_one_sentence(capsys, labels, monkeypatch, error, message):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(commands.files, "read_labels", fails)
+    assert run(capsys, "fit labels.csv -k 4") == (2, "", f"gpuensemble: {message}\n")
 
 
 @pytest.mark.parametrize(

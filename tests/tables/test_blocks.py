@@ -1,5 +1,6 @@
 """SEC and KCC over blocks of rows: from disk, on a cluster, cut off and resumed; the same bits as in memory."""
 
+import contextlib
 import errno
 import os
 import pickle
@@ -233,20 +234,14 @@ class Full:
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     (tmp_path / "out.npy").write_bytes(b"before")
-    whole_file = outputs.whole_file
+    whole_files = outputs.whole_files
 
-    def full(path):
-        class Context:
-            def __enter__(self):
-                self.inner = whole_file(path)
-                return Full(self.inner.__enter__())
+    @contextlib.contextmanager
+    def full(*paths):
+        with whole_files(*paths) as files:
+            yield [Full(file) for file in files]
 
-            def __exit__(self, *error):
-                return self.inner.__exit__(*error)
-
-        return Context()
-
-    monkeypatch.setattr(outputs, "whole_file", full)
+    monkeypatch.setattr(outputs, "whole_files", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*out"):
         ge.SEC(4, random_state=0, out=tmp_path / "out.npy").fit(ensemble())
     assert (tmp_path / "out.npy").read_bytes() == b"before"

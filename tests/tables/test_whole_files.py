@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gpuensemble as ge
-from gpuensemble._tables.files import whole_file
+from gpuensemble._tables.files import whole_file, whole_files
 from support import ensemble
 
 
@@ -61,6 +61,23 @@ def test_the_name_until_all_is_written_cannot_be_guessed(tmp_path, monkeypatch):
     with pytest.raises(FileExistsError), whole_file(str(tmp_path / "other")):
         pass
     assert not (tmp_path / "victim").exists()
+
+
+def test_an_error_that_is_a_sentence_stays_one(tmp_path):
+    with pytest.raises(ConnectionError, match=r"^The cluster is gone\.$"), whole_file(str(tmp_path / "out")):
+        raise ConnectionError("The cluster is gone.")
+
+
+def test_files_that_belong_together_take_their_names_when_all_are_on_disk(tmp_path, monkeypatch):
+    paths = [tmp_path / "labels", tmp_path / "confidences"]
+    paths[1].write_bytes(b"of another fit")
+    there = []
+    monkeypatch.setattr("os.fsync", lambda _: there.append([path.exists() for path in paths]))
+    with whole_files(*map(str, paths)) as files:
+        for file in files:
+            file.write(b"x")
+    assert there == [[False, True], [False, True]]
+    assert [path.read_bytes() for path in paths] == [b"x", b"x"]
 
 
 def saved(tmp_path, labels):
