@@ -3,7 +3,6 @@
 See section 6 of the paper on SEC: no base partition needs all rows, so none needs all of the memory.
 """
 
-import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -66,7 +65,8 @@ def consensus(
         Segments are clustered on its workers, which open a file by its path, and so is their consensus found. A Dask
         array finds the current client by itself.
     out, checkpoint, resume, verbose
-        As in `SEC`. With `resume`, base partitions that are there are not made again.
+        As in `SEC`. With `resume`, base partitions that are there are not made again. The first of them is, to see that
+        they are those of this X and these parameters; without a seed only their shape tells.
     **settings
         Further parameters of `SEC`.
 
@@ -98,10 +98,11 @@ def consensus(
     for name, output in (("labels", path), ("checkpoint", checkpoint)):
         refuse_input(output, name, X)
     base_clusters = n_clusters if base_clusters is None else base_clusters
+    how = (n_partitions, row_ratio, distance, of_partitions, device, client)
     if resume and path.exists():
-        _check_shape(path, _source(X).shape[0], n_partitions)
+        _check_resumed(path, X, base_clusters, *how, seeded=random_state is not None)
     else:
-        write(X, base_clusters, path, n_partitions, row_ratio, distance, of_partitions, device, client, verbose)
+        write(X, base_clusters, path, *how, verbose)
     return estimator.fit(path)
 
 
@@ -130,6 +131,25 @@ def write(
     n_partitions, row_ratio, distance, random_state, device, client, verbose
         As in `consensus`.
     """
+    shape, dtype, columns = _columns(X, n_clusters, n_partitions, row_ratio, distance, random_state, device, client)
+    with whole_file(str(path)) as file:
+        header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for column in with_bar(columns, "base partitions", verbose, n_partitions, "partition"):
+            file.write(column.tobytes())
+
+
+def _columns(
+    X: Any,
+    n_clusters: int,
+    n_partitions: int,
+    row_ratio: float,
+    distance: str,
+    random_state: Any,
+    device: str,
+    client: Any,
+) -> tuple[tuple[int, int], str, Iterator[Any]]:
+    """Return the shape and type of the table of base partitions, and its columns as they are asked for."""
     checks.choice(distance, "distance", DISTANCES)
     source = _source(X)
     n = source.shape[0]
@@ -139,15 +159,14 @@ def write(
     dtype = next(name for name in ("int8", "int16", "int32") if n_clusters - 1 <= np.iinfo(name).max)
     hands, draws = random.dealt(n, size, n_partitions, random_state)
     calls = ((rows, n_clusters, distance, device, rng) for rows, rng in zip(hands, draws, strict=True))
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(whole_file(str(path)))
-        header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": (n, n_partitions)}
-        np.lib.format.write_array_header_1_0(file, header)
-        found = _in_threads(source, calls, stack) if client is None else _on_workers(source, calls, client)
-        for rows, inside in with_bar(found, "base partitions", verbose, n_partitions, "partition"):
+
+    def columns() -> Iterator[Any]:
+        for rows, inside in _in_threads(source, calls) if client is None else _on_workers(source, calls, client):
             column = np.full(n, -1, dtype)
             column[rows] = inside
-            file.write(column.tobytes())
+            yield column
+
+    return (n, n_partitions), dtype, columns()
 
 
 def _checked_path(labels: Any) -> Path:
@@ -156,11 +175,16 @@ def _checked_path(labels: Any) -> Path:
     return Path(labels)
 
 
-def _check_shape(path: Path, n: int, n_partitions: int) -> None:
-    found = readers.opened_array(path, "labels")().shape
-    if found != (n, n_partitions):
+def _check_resumed(path: Path, X: Any, n_clusters: int, n_partitions: int, *how: Any, seeded: bool) -> None:
+    """Raise if the base partitions in a file are not those that would be made: another shape, or another first one."""
+    (n, _), _, columns = _columns(X, n_clusters, n_partitions, *how)
+    found = readers.opened_array(path, "labels")()
+    if found.shape != (n, n_partitions):
         rule = f"of {n} rows and {n_partitions} partitions"
-        raise ValueError(f"`labels` must be {rule} to resume from, got shape {found} in {str(path)!r}.")
+        raise ValueError(f"`labels` must be {rule} to resume from, got shape {found.shape} in {str(path)!r}.")
+    if seeded and not np.array_equal(next(columns), found[:, 0]):
+        rule = "of the same features and parameters to resume from"
+        raise ValueError(f"`labels` must be {rule}, got others in {str(path)!r}.")
 
 
 class _Local:
@@ -211,11 +235,11 @@ def _source(X: Any) -> Any:
     return found
 
 
-def _in_threads(source: Any, calls: Iterable[tuple], stack: contextlib.ExitStack) -> Iterator:
+def _in_threads(source: Any, calls: Iterable[tuple]) -> Iterator:
     """Yield rows and labels of each segment; each has a single BLAS thread to itself."""
-    stack.enter_context(threads.one_blas_thread())
     every = ((_clustered, source.rows, rows, rows, *more) for rows, *more in calls)
-    return threads.ahead(threads.pool().submit, every, 2 * threads.count())
+    with threads.one_blas_thread():
+        yield from threads.ahead(threads.pool().submit, every, 2 * threads.count())
 
 
 def _on_workers(source: Any, calls: Iterable[tuple], client: Any) -> Iterator:

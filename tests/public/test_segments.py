@@ -78,6 +78,23 @@ def test_partitions_that_are_there_are_not_made_again(tmp_path, monkeypatch):
         segments.consensus(X[:800], 3, tmp_path / "labels.npy", **options)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"random_state": 1}, {"base_clusters": 4}, {"row_ratio": 0.3}, {"distance": "cosine"}, {"X": 2.0}],
+    ids=str,
+)
+def test_partitions_of_other_features_or_parameters_are_not_resumed_from(tmp_path, other):
+    _, X = blobs()
+    options = {"n_partitions": 10, "random_state": 0, "device": "cpu", "resume": True}
+    segments.consensus(X, 3, tmp_path / "labels.npy", **options)
+    before = (tmp_path / "labels.npy").read_bytes()
+    other = dict(other)
+    X = X[::-1] if other.pop("X", None) else X
+    with pytest.raises(ValueError, match=r"^`labels` must be of the same features and parameters to resume from, got"):
+        segments.consensus(X, 3, tmp_path / "labels.npy", **options | other)
+    assert (tmp_path / "labels.npy").read_bytes() == before
+
+
 def nan_in_row_700():
     _, X = blobs()
     X[700, 2] = np.nan
