@@ -5,28 +5,86 @@ blocks, workers and threads change no bit.
 """
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
+from gpuensemble._partition import bipartite
 from gpuensemble._partition.linkage import by_first_occurrence
 from gpuensemble._partition.spectral import affinity_points
+from gpuensemble._tables.blocks import Table
+from gpuensemble._tables.counts import contingencies, contingency, sizes
 from gpuensemble.membership import Membership
 
 ROUNDS = 20  # of `settled`, at most
+MOST = 4000  # clusters that are nodes of their own; where there are more, groups of them are
+GROUPS = 1000  # of clusters where there are so many
+DAMPING = 4.0  # of the embedding in which clusters are grouped
 
 
-def jaccard(counts: Any, widths: Any) -> Any:
-    """Return what two clusters share, divided by what they have together; 0 on the diagonal.
+class Graph(NamedTuple):
+    """The nodes of this graph are clusters, or groups of clusters that are much alike."""
 
-    Of two partitions only the samples count that both saw.
+    weight: Any  # of edges: sums over pairs of clusters of the Jaccard index, times the weights of both
+    node: Any  # of each cluster
+    n_clusters: Any  # of each node
+
+
+def all_counts(table: Table, n_groups: int | None = None) -> Any:
+    """Count G where the clusters are nodes of their own; return None where groups of them are."""
+    return contingency(table) if n_groups is None and table.n_columns <= MOST else None
+
+
+def graph(table: Table, weight: Any, counts: Any, n_clusters: int, rng: Any, n_groups: int | None = None) -> Graph:
+    """Link clusters by the Jaccard index times their weights, from G; without it, groups of clusters.
+
+    Groups are made by k-means of the clusters' damped eigenvectors in the graph of samples and clusters, 1.5 K of them.
+    The C x C matrix is then never there: its columns are added up as they are counted.
     """
-    seen = per_column(by_partition(counts, widths), widths)  # [j, i]: the samples of i that j's partition saw
-    found = counts * inverse(seen + seen.T - counts)
-    np.fill_diagonal(found, 0)
+    if counts is not None:
+        found = jaccard(counts, table.widths) * weight * weight[:, None]
+        return Graph(found, np.arange(table.n_columns), np.ones(table.n_columns))
+    n_eigen = n_clusters + (n_clusters + 1) // 2
+    node = _grouped(table, weight, min(n_groups or GROUPS, table.n_columns), n_eigen, rng)
+    n_nodes = int(node.max()) + 1
+    ones = csr_array((np.ones(len(node)), (node, np.arange(len(node)))), (n_nodes, len(node)))
+    found, first = np.zeros((n_nodes, n_nodes)), 0
+    for columns in contingencies(table):
+        some = slice(first, first + columns.shape[1])
+        edges = jaccard(columns, table.widths, first) * weight[some] * weight[:, None]
+        found += (ones @ edges) @ ones[:, some].T
+        first = some.stop
+    return Graph(found, node, np.bincount(node).astype("float64"))
+
+
+def _grouped(table: Table, weight: Any, n_groups: int, n_eigen: int, rng: Any) -> Any:
+    """Group clusters by k-means of their directions in the embedding; return the group of each, none of them empty."""
+    samples_and_clusters = bipartite.of_samples_and_clusters(table, weight, DAMPING)
+    points = bipartite.embedding(table, samples_and_clusters, min(n_eigen, table.n_columns), rng)
+    points *= inverse((points**2).sum(1) ** 0.5)[:, None]
+    with one_blas_thread():
+        found = features.kmeans(
+            points, n_groups, rng, sample_weight=weight * np.maximum(sizes(table), 1), n_init=1
+        ).labels
+    return by_first_occurrence(found)
+
+
+def jaccard(counts: Any, widths: Any, first: int = 0) -> Any:
+    """Return what two clusters share, divided by what they have together; 0 for a cluster with itself.
+
+    `counts` are the columns of G from `first` on, those of whole partitions. Of two partitions only the samples count
+    that both saw.
+    """
+    ends = np.cumsum(widths)
+    inside = (ends > first) & (ends <= first + counts.shape[1])
+    by_other = per_column(by_partition(counts, widths), widths)  # [i, j]: the samples of j that i's partition saw
+    by_own = by_partition(counts.T, widths[inside]).repeat(widths[inside], axis=0).T  # the other way round
+    found = counts * inverse(by_other + by_own - counts)
+    found[np.arange(first, first + counts.shape[1]), np.arange(counts.shape[1])] = 0
     return found
 
 
@@ -63,29 +121,37 @@ def _geometric(x: Any, steps: int) -> Any:
     return found
 
 
-def settled(group: Any, similarity: Any) -> Any:
+def settled(group: Any, similarity: Any, often: Any) -> Any:
     """Send each node to the group that it is most alike on average, until nothing changes or a group would be empty."""
     n_groups = int(group.max()) + 1
     for _ in range(ROUNDS):
-        moved = group_means(similarity, group, n_groups).argmax(1)
+        moved = group_means(similarity, group, n_groups, often).argmax(1)
         if (moved == group).all() or len(np.unique(moved)) < n_groups:
             break
         group = moved
     return group
 
 
-def group_means(similarity: Any, group: Any, n_groups: int) -> Any:
-    """Return the mean similarity of each row with the nodes of each group; -1 is the group of nodes that have none."""
-    members = (group[:, None] == np.arange(n_groups)).astype("float64")
+def group_means(similarity: Any, group: Any, n_groups: int, often: Any) -> Any:
+    """Return the mean similarity of each row with the nodes of each group, which stand for so many clusters each.
+
+    The group of nodes that have none is -1.
+    """
+    members = (group[:, None] == np.arange(n_groups)) * often[:, None]
     with one_blas_thread():
         return similarity @ members / members.sum(0)
 
 
-def spectral_groups(similarity: Any, n_groups: int, rng: Any) -> Any:
-    """Cut a graph of nodes by its leading eigenvectors into groups, numbered by first occurrence."""
-    points = affinity_points(similarity.copy(), n_groups)
+def spectral_groups(similarity: Any, n_groups: int, rng: Any, often: Any) -> Any:
+    """Cut a graph, whose nodes stand for so many clusters each, by its leading eigenvectors into groups.
+
+    They are numbered by first occurrence.
+    """
+    root = often**0.5
     with one_blas_thread():
-        found = features.kmeans(np.ascontiguousarray(points), n_groups, rng, n_init=10).labels
+        points = affinity_points(similarity * root * root[:, None], n_groups)
+        points = np.ascontiguousarray(points)
+        found = features.kmeans(points, n_groups, rng, sample_weight=often, n_init=10).labels
     return by_first_occurrence(found)
 
 

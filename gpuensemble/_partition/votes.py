@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuensemble._array.devices import Array, namespace, to_host
 from gpuensemble._kmeans.labels.statistics import CostTables, confidence, evaluate, inverse
-from gpuensemble._partition.clusters import group_means, settled
+from gpuensemble._partition.clusters import Graph, group_means, settled
 from gpuensemble._tables.blocks import Block, Lasting, Table
 from gpuensemble.membership import Membership
 
@@ -50,12 +50,13 @@ class Voted(Lasting):
 class Groups(NamedTuple):
     """This says how clusters are grouped, and how much each of them counts in a vote."""
 
-    into: Callable[[int], Any]  # the group of each cluster, for a number of groups
-    similarity: Any  # C x C, of clusters
+    into: Callable[[int], Any]  # the group of each node of the graph, for a number of groups
+    similarity: Any  # of nodes
+    graph: Graph
     sizes: Any  # of each cluster: its samples
     vote: Any  # of each cluster, for its group
     mass: Any  # of each cluster: the votes for a group are divided by its sum over the group's clusters
-    settle: bool = False  # whether each cluster moves to the group that it is most alike
+    settle: bool = False  # whether each node moves to the group that it is most alike
 
 
 def voted(table: Table, groups: Groups, n_clusters: int, dtype: str) -> Voted:
@@ -68,7 +69,8 @@ def voted(table: Table, groups: Groups, n_clusters: int, dtype: str) -> Voted:
     """
     best = None
     for least in (LEAST, 0.0):
-        for n_groups in range(min(n_clusters, table.n_columns), min(MORE * n_clusters, table.n_columns) + 1):
+        n_nodes = len(groups.similarity)
+        for n_groups in range(min(n_clusters, n_nodes), min(MORE * n_clusters, n_nodes) + 1):
             group = _largest(groups, n_groups, n_clusters, least)
             if group is None:
                 continue
@@ -83,9 +85,12 @@ def voted(table: Table, groups: Groups, n_clusters: int, dtype: str) -> Voted:
 
 
 def _largest(groups: Groups, n_groups: int, n_clusters: int, least: float) -> Any:
-    """Cut the clusters into so many groups, the K largest of which all join; return None if fewer than K count."""
-    group = groups.into(n_groups)
-    sizes = np.bincount(group, groups.sizes, n_groups)
+    """Cut the graph into so many groups, the K largest of which all join; return the group of each cluster.
+
+    Return None if fewer than K count.
+    """
+    group, (_, node, often) = groups.into(n_groups), groups.graph
+    sizes = np.bincount(group[node], groups.sizes, n_groups)
     counting = np.flatnonzero(sizes >= least * sizes.sum() / n_clusters)
     if least and len(counting) < n_clusters:
         return None
@@ -95,8 +100,8 @@ def _largest(groups: Groups, n_groups: int, n_clusters: int, least: float) -> An
     group = number[group]
     lost = np.flatnonzero(group < 0)
     if len(lost):
-        group[lost] = group_means(groups.similarity[lost], group, len(kept)).argmax(1)
-    return settled(group, groups.similarity) if groups.settle else group
+        group[lost] = group_means(groups.similarity[lost], group, len(kept), often).argmax(1)
+    return (settled(group, groups.similarity, often) if groups.settle else group)[node]
 
 
 def _votes(group: Any, groups: Groups) -> Any:

@@ -7,13 +7,11 @@ average linkage, and a vote.
 
 from typing import Any
 
-import numpy as np
-
 from gpuensemble._array import checks
-from gpuensemble._kmeans.labels.weights import UNIT, entropies, weights_of
+from gpuensemble._kmeans.labels.weights import UNIT, entropy_weights
 from gpuensemble._partition import clusters, linkage, votes
 from gpuensemble._tables.blocks import Table
-from gpuensemble._tables.counts import contingency
+from gpuensemble._tables.counts import sizes
 from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus, fits
 
 
@@ -37,10 +35,14 @@ class ClusterWalk(GraphConsensus):
         How much the entropy of a cluster counts; the less, the more.
     steps : int
         The length of the walks.
+    n_groups : int, optional
+        The walks are between so many groups of clusters that are much alike, made by k-means of damped eigenvectors of
+        the graph of samples and clusters. None: between clusters, and where there are more than 4000 between 1000
+        groups.
     partition_weight : array of r numbers, optional
         Multiplies the weights of each partition's clusters.
     random_state : int, Generator or None
-        Not used: nothing is drawn.
+        The seed of the draws, for groups only.
     device : str
         "auto", "cpu", "cuda" or "cuda:N".
     dtype : {"float64", "float32"} or None
@@ -88,6 +90,7 @@ class ClusterWalk(GraphConsensus):
         *,
         theta: float = 0.4,
         steps: int = 20,
+        n_groups: int | None = None,
         partition_weight: Any = None,
         random_state: Any = None,
         device: str = "auto",
@@ -99,6 +102,7 @@ class ClusterWalk(GraphConsensus):
         self.n_clusters = n_clusters
         self.theta = theta
         self.steps = steps
+        self.n_groups = n_groups
         self.partition_weight = partition_weight
         self.random_state = random_state
         self.device = device
@@ -110,22 +114,25 @@ class ClusterWalk(GraphConsensus):
     def _check_parameters(self, table: Table) -> None:
         checks.number(self.theta, "theta", 0)
         checks.integer(self.steps, "steps", 1)
-        fits(table, 6, "ClusterWalk")
+        if self.n_groups is not None:
+            checks.integer(self.n_groups, "n_groups", self.n_clusters)
+        fits(table, 6, "ClusterWalk", self.n_groups)
 
     def _cut(self, ensemble: Ensemble) -> Cut:
         table = ensemble.table
-        counts = contingency(table)
-        weight = weights_of(entropies(counts, table.widths), len(table.widths), self.theta) / UNIT
-        weight *= ensemble.of_columns
-        graph = clusters.jaccard(counts, table.widths) * weight * weight[:, None]
-        alike = clusters.walk_cosines(graph, self.steps)
-        tree = linkage.tree(alike.copy(), np.ones(len(alike)))
+        counts = clusters.all_counts(table, self.n_groups)
+        weight = ensemble.of_columns * (entropy_weights(table, self.theta, counts) / UNIT)
+        graph = clusters.graph(table, weight, counts, self.n_clusters, ensemble.rng, self.n_groups)
+        alike = clusters.walk_cosines(graph.weight, self.steps)
+        tree = linkage.tree(alike.copy(), graph.n_clusters)
+        count = sizes(table)
         groups = votes.Groups(
             into=lambda n_groups: linkage.cut(tree, n_groups),
             similarity=alike,
-            sizes=np.diagonal(counts),
+            graph=graph,
+            sizes=count,
             vote=weight,
-            mass=np.diagonal(counts),
+            mass=count,
             settle=True,
         )
         found = votes.voted(table, groups, self.n_clusters, ensemble.dtype)

@@ -12,7 +12,7 @@ from gpuensemble._array import checks
 from gpuensemble._partition import clusters, linkage, votes
 from gpuensemble._partition.distinct import Distinct
 from gpuensemble._tables.blocks import Table
-from gpuensemble._tables.counts import contingency
+from gpuensemble._tables.counts import sizes
 from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus, cut_rows, fits, rows_fit
 
 
@@ -92,13 +92,15 @@ class ECPCS(GraphConsensus):
 
     def _cut(self, ensemble: Ensemble) -> Cut:
         table, weight = ensemble.table, ensemble.of_columns
-        counts = contingency(table)
-        alike = clusters.walk_cosines(clusters.jaccard(counts, table.widths), self.steps)
+        counts, ones = clusters.all_counts(table), np.ones(table.n_columns)
+        graph = clusters.graph(table, ones, counts, self.n_clusters, ensemble.rng)
+        alike = clusters.walk_cosines(graph.weight, self.steps)
         if self.variant == "hc":
+            alike = alike[graph.node][:, graph.node]
             return cut_rows(ensemble, self.n_clusters, lambda rows, k: _tree_labels(alike, rows, k, weight), weight)
         groups = votes.Groups(
-            lambda n_groups: clusters.spectral_groups(alike, n_groups, ensemble.rng),
-            *(alike, np.diagonal(counts), weight, weight),
+            lambda n_groups: clusters.spectral_groups(alike, n_groups, ensemble.rng, graph.n_clusters),
+            *(alike, graph, sizes(table), weight, weight),
         )
         found = votes.voted(table, groups, self.n_clusters, ensemble.dtype)
         return Cut(found, found)

@@ -11,7 +11,7 @@ import numpy as np
 from gpuensemble._array import checks
 from gpuensemble._partition import clusters, linkage, partitioners, votes
 from gpuensemble._tables.blocks import Table
-from gpuensemble._tables.counts import contingency
+from gpuensemble._tables.counts import sizes
 from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus, fits
 
 CUTS = ("average", "spectral", "metis")
@@ -94,18 +94,20 @@ class MCLA(GraphConsensus):
         fits(table, 4, "MCLA")
 
     def _cut(self, ensemble: Ensemble) -> Cut:
-        table = ensemble.table
-        counts, weight = contingency(table), ensemble.of_columns
-        alike = clusters.jaccard(counts, table.widths)
-        groups = votes.Groups(self._groups(alike, ensemble.rng), alike, np.diagonal(counts), weight, weight)
+        table, weight = ensemble.table, ensemble.of_columns
+        counts, ones = clusters.all_counts(table), np.ones(table.n_columns)
+        graph = clusters.graph(table, ones, counts, self.n_clusters, ensemble.rng)
+        alike = graph.weight / np.multiply.outer(graph.n_clusters, graph.n_clusters)
+        into = self._groups(alike, graph.n_clusters, ensemble.rng)
+        groups = votes.Groups(into, alike, graph, sizes(table), weight, weight)
         found = votes.voted(table, groups, self.n_clusters, ensemble.dtype)
         return Cut(found, found)
 
-    def _groups(self, alike: Any, rng: Any) -> Any:
-        """Return the function that cuts the graph into a number of groups."""
+    def _groups(self, alike: Any, often: Any, rng: Any) -> Any:
+        """Return the function that cuts the graph, whose nodes stand for so many clusters, into a number of groups."""
         if self.cut == "average":
-            tree = linkage.tree(alike.copy(), np.ones(len(alike)))
+            tree = linkage.tree(alike.copy(), often)
             return lambda n_groups: linkage.cut(tree, n_groups)
         if self.cut == "spectral":
-            return lambda n_groups: clusters.spectral_groups(alike, n_groups, rng)
-        return lambda n_groups: partitioners.metis(alike, np.ones(len(alike), "int64"), n_groups, rng)
+            return lambda n_groups: clusters.spectral_groups(alike, n_groups, rng, often)
+        return lambda n_groups: partitioners.metis(alike, often, n_groups, rng)

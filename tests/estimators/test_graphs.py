@@ -7,7 +7,7 @@ import pytest
 import gpuensemble as ge
 from gpuensemble._array.devices import to_host
 from gpuensemble._partition import clusters, linkage, votes
-from gpuensemble._tables import readers
+from gpuensemble._tables import counts, readers
 from gpuensemble._tables.blocks import Streamed, whole
 from gpuensemble._tables.counts import contingency
 from gpuensemble.estimators._base.registry import of_labels
@@ -65,6 +65,30 @@ def test_contingency_is_the_same_for_any_blocks_and_counts_multiplicities():
     for rows in (1, 7, 40):
         table = Streamed(m.codes, [*range(0, 40, rows), 40], m.widths, m.complete, None, weight)
         np.testing.assert_array_equal(contingency(table), (H * weight[:, None]).T @ H)
+
+
+@pytest.mark.parametrize("holes", [0, 0.3])
+def test_the_graph_of_groups_sums_that_of_clusters(holes, monkeypatch):
+    rng = np.random.default_rng(0)
+    codes, widths = random_codes(rng, 70, [3, 9, 30, 5], holes), np.array([3, 9, 30, 5])
+    table, weight = whole(membership(np, codes, widths)), rng.random(47) + 0.5
+    exact = clusters.graph(table, weight, clusters.all_counts(table), 3, rng)
+    for whole_cells in (counts.WHOLE, 0):
+        monkeypatch.setattr(counts, "WHOLE", whole_cells)
+        monkeypatch.setattr(counts, "CELLS", 600)
+        groups = clusters.graph(table, weight, None, 3, np.random.default_rng(0), 8)
+        assert len(groups.n_clusters) == groups.node.max() + 1 <= 8
+        members = np.eye(len(groups.n_clusters))[groups.node]
+        np.testing.assert_allclose(groups.weight, members.T @ exact.weight @ members, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(groups.n_clusters, members.sum(0))
+
+
+@pytest.mark.parametrize("name", ["cluster-walk", "mcla-spectral", "ecpcs", "ecpcs-hc"])
+def test_groups_of_many_clusters_find_the_hidden_partition(name, monkeypatch):
+    monkeypatch.setattr(clusters, "MOST", 20)
+    monkeypatch.setattr(clusters, "GROUPS", 15)
+    truth, labels = ensemble(n=300)
+    assert ge.metrics.ari(truth, fitted(name, labels).labels_) > 0.95
 
 
 def test_walks_are_those_of_powers_with_multiplicities():

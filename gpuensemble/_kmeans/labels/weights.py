@@ -37,12 +37,16 @@ def in_units(given: Any) -> tuple[Any, float]:
     return (given / unit).round().clip(1).astype("int64"), unit
 
 
-def entropy_weights(table: Table, theta: float = THETA) -> Any:
-    """Weigh each cluster by how well the other partitions agree inside it, in units of 1 / UNIT."""
+def entropy_weights(table: Table, theta: float = THETA, counts: Any = None) -> Any:
+    """Weigh each cluster by how well the other partitions agree inside it, in units of 1 / UNIT.
+
+    `counts` is G, if it was counted already.
+    """
     widest = max(int(table.widths.max()), min(table.n_columns, WHOLE // table.n_columns))
     what = f"`cluster_weight`'s contingency tables of {table.n_columns} x {widest}"
     checks.fits(COPIES * 8 * table.n_columns * widest, what, "cpu", "leave out partitions that are so wide")
-    found = [entropies(counts, table.widths) for counts in contingencies(table)]
+    parts = contingencies(table) if counts is None else [counts]
+    found = [entropies(part, table.widths) for part in parts]
     return weights_of(np.concatenate(found), len(table.widths), theta)
 
 

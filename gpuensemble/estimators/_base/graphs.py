@@ -8,7 +8,7 @@ from gpuensemble._array import checks, random
 from gpuensemble._array.devices import Array, namespace, to_host
 from gpuensemble._kernels import products
 from gpuensemble._kmeans.labels.statistics import per_column
-from gpuensemble._partition import distinct, linkage
+from gpuensemble._partition import clusters, distinct, linkage
 from gpuensemble._partition.distinct import Distinct
 from gpuensemble._tables import outputs
 from gpuensemble._tables.blocks import Block, Table
@@ -118,10 +118,11 @@ def cut_rows(ensemble: Ensemble, n_clusters: int, labels: Callable[[Distinct, in
     return Cut(*distinct.labelled(ensemble.table, rows, found, weight, ensemble.dtype))
 
 
-def fits(table: Table, arrays: int, name: str) -> None:
-    """Raise if so many C x C arrays of a method do not fit into memory."""
-    c = table.n_columns
-    checks.fits(8 * arrays * c * c, f"{name}'s {arrays} arrays of {c} x {c} clusters", "cpu", "SEC needs none")
+def fits(table: Table, arrays: int, name: str, n_groups: int | None = None) -> None:
+    """Raise if so many arrays of a method, square in the nodes of its graph of clusters, do not fit into memory."""
+    n = min(table.n_columns, n_groups or (table.n_columns if table.n_columns <= clusters.MOST else clusters.GROUPS))
+    what = f"{name}'s {arrays} arrays of {n} x {n} clusters"
+    checks.fits(8 * arrays * n * n, what, "cpu", "SEC needs none")
 
 
 def rows_fit(rows: Distinct, arrays: int, name: str) -> None:
