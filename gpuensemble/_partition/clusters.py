@@ -113,11 +113,15 @@ def walk_cosines(weight: Any, steps: int, multiplicity: Any = 1.0) -> Any:
 
 
 def _geometric(x: Any, steps: int) -> Any:
-    """Return x + x^2 + .. + x^steps, by Horner's rule: there is no case x = 1."""
-    found = x.copy()
-    for _ in range(steps - 1):
-        found += 1
-        found *= x
+    """Return x + x^2 + .. + x^steps, by doubling the number of terms, or adding one: there is no case x = 1."""
+    found, power = x.copy(), x.copy()
+    for bit in f"{steps:b}"[1:]:
+        found *= 1 + power
+        power *= power
+        if bit == "1":
+            found += 1
+            found *= x
+            power *= x
     return found
 
 
