@@ -104,8 +104,8 @@ def main():
     for name in names:
         command = [sys.executable, __file__, options.case, "--samples", str(n), "--method", name]
         facts = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        text = "{seconds:8.3f} s, {processor:8.3f} s of the processor, {megabytes:6.0f} MB ({before:.0f} before), NMI {nmi:.3f}"
-        print(f"{name:16} {text.format(**facts)}, n = {n:,}, C = {facts['clusters']:,}", flush=True)
+        text = "{seconds:8.3f} s, {processor:8.3f} s of the processor, {megabytes:6.0f} MB ({before:.0f} before)"
+        print(f"{name:16} {text.format(**facts)}, NMI {facts['nmi']:.3f}, n = {n:,}, C = {facts['clusters']:,}", flush=True)
 
 
 if __name__ == "__main__":
