@@ -105,7 +105,8 @@ def main():
         command = [sys.executable, __file__, options.case, "--samples", str(n), "--method", name]
         facts = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         text = "{seconds:8.3f} s, {processor:8.3f} s of the processor, {megabytes:6.0f} MB ({before:.0f} before)"
-        print(f"{name:16} {text.format(**facts)}, NMI {facts['nmi']:.3f}, n = {n:,}, C = {facts['clusters']:,}", flush=True)
+        size = f"n = {n:,}, C = {facts['clusters']:,}"
+        print(f"{name:16} {text.format(**facts)}, NMI {facts['nmi']:.3f}, {size}", flush=True)
 
 
 if __name__ == "__main__":
