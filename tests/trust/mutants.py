@@ -8,6 +8,7 @@ SciPy and the like are imported once: each mutant is a fork of this process, mad
 import argparse
 import ast
 import contextlib
+import gc
 import importlib
 import os
 import random
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-PRELOADED = ("numpy", "numba", "scipy.sparse.linalg", "sklearn.cluster", "pandas", "hypothesis", "pytest", "xdist", "cupy")
+PRELOADED = ("numpy", "numba", "scipy.sparse.linalg", "sklearn.cluster", "pandas", "hypothesis", "pytest", "cupy")
 ROOM = "gpuensemble/_kmeans/labels"
 MEMBERSHIP, LABELS = "tests/public/test_membership.py", "tests/kmeans/test_labels.py"
 BLOCKS, ESTIMATORS = "tests/tables/test_blocks.py::test_", "tests/estimators/test_estimators.py::test_"
@@ -221,7 +222,9 @@ def _be_pytest(copy: Path, tests: list[str]) -> int:
     with (copy / "log").open("w") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    options = ["-x", "-n", "0", "-q", "-p", "no:cacheprovider", "--tb=short", "-W", "ignore:Module already imported"]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # plugins of other libraries take a second to import
+    plugins = ["-p", "xdist.plugin", "-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider"]
+    options = ["-x", "-n", "0", "-q", "--tb=short", "-W", "ignore:Module already imported", *plugins]
     return int(importlib.import_module("pytest").main([*options, *tests]))
 
 
@@ -273,6 +276,7 @@ def main() -> None:
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    gc.freeze()  # a child does not look through what it shares with this process
     left = 0
     for mutant in survivors(options.module, sorted(chosen), TESTS[options.module]):
         left += 1
