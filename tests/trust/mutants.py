@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PRELOADED = ("numpy", "numba", "scipy.sparse.linalg", "sklearn.cluster", "pandas", "hypothesis", "pytest", "cupy")
-ROOM = "gpuensemble/_kmeans/labels"
+ROOM, OWN = "gpuensemble/_kmeans/labels", "tests/kmeans/test_"
 MEMBERSHIP, LABELS = "tests/public/test_membership.py", "tests/kmeans/test_labels.py"
 BLOCKS, ESTIMATORS = "tests/tables/test_blocks.py::test_", "tests/estimators/test_estimators.py::test_"
 FITS = [
@@ -63,11 +63,13 @@ TESTS = {
     "gpuensemble/membership.py": [MEMBERSHIP, "tests/array/test_coding.py"],
     "gpuensemble/metrics.py": ["tests/public/test_metrics.py"],
     "gpuensemble/_array/coding.py": ["tests/array/test_coding.py", MEMBERSHIP, "tests/public/test_metrics.py", *READ],
-    "gpuensemble/_array/csr.py": ["tests/array/test_csr.py", "tests/kmeans/test_features.py"],
-    "gpuensemble/_array/rows.py": [MEMBERSHIP, *RESUMED[:1], RESUMED[4]],
-    **{f"{ROOM}/{name}.py": [LABELS, *FITS] for name in ("statistics", "costs", "weights", "bounds")},
-    **{f"{ROOM}/{name}.py": [LABELS, *FITS, RESUMED[1]] for name in ("lloyd", "seeding")},
-    **{f"{ROOM}/{name}.py": [*RESUMED, *FITS[:2]] for name in ("runs", "checkpoint")},
+    "gpuensemble/_array/csr.py": ["tests/array/test_sparse.py", f"{OWN}features.py"],
+    "gpuensemble/_array/rows.py": ["tests/array/test_rows.py", MEMBERSHIP],
+    **{f"{ROOM}/{name}.py": [f"{OWN}{name}.py", LABELS, *FITS] for name in ("costs", "weights", "bounds", "seeding")},
+    f"{ROOM}/statistics.py": [f"{OWN}costs.py", f"{OWN}bounds.py", LABELS, *FITS],
+    f"{ROOM}/lloyd.py": [LABELS, f"{OWN}costs.py", *FITS, RESUMED[1]],
+    f"{ROOM}/runs.py": [f"{OWN}checkpoint.py", *RESUMED, *FITS[:2]],
+    f"{ROOM}/checkpoint.py": [f"{OWN}checkpoint.py", *RESUMED],
 }
 SWAPPED = {
     **{"min": "max", "minimum": "maximum", "argmin": "argmax", "any": "all"},
