@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PRELOADED = ("numpy", "numba", "scipy.sparse.linalg", "sklearn.cluster", "pandas", "hypothesis", "pytest", "cupy")
-ROOM, OWN = "gpuensemble/_kmeans/labels", "tests/kmeans/test_"
+ROOM, OWN, ARRAY = "gpuensemble/_kmeans/labels", "tests/kmeans/test_", "tests/array/test_"
 MEMBERSHIP, LABELS = "tests/public/test_membership.py", "tests/kmeans/test_labels.py"
 BLOCKS, ESTIMATORS = "tests/tables/test_blocks.py::test_", "tests/estimators/test_estimators.py::test_"
 FITS = [
@@ -58,18 +58,21 @@ READ = [
     f"{BLOCKS}labels_that_a_float_cannot_tell_apart_are_refused",
     f"{ESTIMATORS}holes_and_unknown_labels_can_be_predicted",
 ]
-# The tests of each module, the quick and telling ones first.
+# The tests of each module, in stages, the quick and telling ones first: of most mutants only the first stage runs.
 TESTS = {
-    "gpuensemble/membership.py": [MEMBERSHIP, "tests/array/test_coding.py"],
-    "gpuensemble/metrics.py": ["tests/public/test_metrics.py"],
-    "gpuensemble/_array/coding.py": ["tests/array/test_coding.py", MEMBERSHIP, "tests/public/test_metrics.py", *READ],
-    "gpuensemble/_array/csr.py": ["tests/array/test_sparse.py", f"{OWN}features.py"],
-    "gpuensemble/_array/rows.py": ["tests/array/test_rows.py", MEMBERSHIP],
-    **{f"{ROOM}/{name}.py": [f"{OWN}{name}.py", LABELS, *FITS] for name in ("costs", "weights", "bounds", "seeding")},
-    f"{ROOM}/statistics.py": [f"{OWN}costs.py", f"{OWN}bounds.py", LABELS, *FITS],
-    f"{ROOM}/lloyd.py": [LABELS, f"{OWN}costs.py", *FITS, RESUMED[1]],
-    f"{ROOM}/runs.py": [f"{OWN}checkpoint.py", *RESUMED, *FITS[:2]],
-    f"{ROOM}/checkpoint.py": [f"{OWN}checkpoint.py", *RESUMED],
+    "gpuensemble/membership.py": ([MEMBERSHIP], [f"{ARRAY}coding.py"]),
+    "gpuensemble/metrics.py": (["tests/public/test_metrics.py"],),
+    "gpuensemble/_array/coding.py": (
+        [f"{ARRAY}coding.py", f"{ARRAY}scanning.py"],
+        [MEMBERSHIP, "tests/public/test_metrics.py", *READ],
+    ),
+    "gpuensemble/_array/csr.py": ([f"{ARRAY}sparse.py"], [f"{OWN}features.py"]),
+    "gpuensemble/_array/rows.py": ([f"{ARRAY}rows.py"], [MEMBERSHIP]),
+    **{f"{ROOM}/{name}.py": ([f"{OWN}{name}.py"], [LABELS], FITS) for name in ("costs", "weights", "bounds", "seeding")},
+    f"{ROOM}/statistics.py": ([f"{OWN}costs.py"], [LABELS], FITS),
+    f"{ROOM}/lloyd.py": ([LABELS], [f"{OWN}costs.py", *FITS, RESUMED[1]]),
+    f"{ROOM}/runs.py": ([f"{OWN}checkpoint.py"], RESUMED),
+    f"{ROOM}/checkpoint.py": ([f"{OWN}checkpoint.py"], RESUMED),
 }
 SWAPPED = {
     **{"min": "max", "minimum": "maximum", "argmin": "argmax", "any": "all"},
@@ -242,21 +245,22 @@ def copied(folder: str) -> Path:
     return copy
 
 
-def survivors(module: str, chosen: list[Mutant], tests: list[str]) -> Iterator[Mutant]:
+def survivors(module: str, chosen: list[Mutant], stages: tuple[list[str], ...]) -> Iterator[Mutant]:
     """Give the mutants that no test notices."""
-    source = (ROOT / module).read_bytes()
+    source, limits = (ROOT / module).read_bytes(), []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = copied(folder)
-        begin = time.monotonic()
-        if run_tests(copy, tests, None) != 0:
-            sys.exit(f"The tests of {module} fail without a mutant:\n{(copy / 'log').read_text()}")
-        limit = 20 + 2 * (time.monotonic() - begin)
-        print(f"{len(chosen)} mutants of {module}, at most {limit:.0f} seconds each", flush=True)
+        for tests in stages:
+            begin = time.monotonic()
+            if run_tests(copy, tests, None) != 0:
+                sys.exit(f"The tests of {module} fail without a mutant:\n{(copy / 'log').read_text()}")
+            limits.append(20 + 2 * (time.monotonic() - begin))
+        print(f"{len(chosen)} mutants of {module}, at most {sum(limits):.0f} seconds each", flush=True)
         for mutant in chosen:
             for stale in (copy / module).parent.glob(f"__pycache__/{Path(module).stem}.*.pyc"):
                 stale.unlink()
             (copy / module).write_bytes(mutant.of(source))
-            if run_tests(copy, tests, limit) == 0:
+            if all(run_tests(copy, *stage) == 0 for stage in zip(stages, limits, strict=True)):
                 yield mutant
 
 
