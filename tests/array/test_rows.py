@@ -6,6 +6,7 @@ import pytest
 from gpuensemble._array import rows
 from support import check, oracle_hash, random_codes
 
+
 def codes_of(dtype):
     """Codes of random rows in that type, and the same with -1 for a hole."""
     plain = random_codes(np.random.default_rng(0), 50, [3, 7, 2, 5])

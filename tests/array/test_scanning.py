@@ -91,8 +91,8 @@ def distinct_cases():
 
 @pytest.mark.parametrize("dtype", [None, "float64", "float32"])
 def test_distinct_numbers_are_those_of_numpy(xp, dtype):
-    for values in distinct_cases():
-        values = values if dtype is None else values.astype(dtype)
+    for plain in distinct_cases():
+        values = plain if dtype is None else plain.astype(dtype)
         expected, places = np.unique(values, return_inverse=True)
         found, index = coding._distinct(xp.asarray(values))
         check(found, expected, xp)

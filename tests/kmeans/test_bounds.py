@@ -20,7 +20,7 @@ def random_tables(rng, n_clusters, complete, dtype="float64", size=1.0, widths=W
 
 
 def changes(before, after, complete, weight):
-    """By how much the cost of each cluster changes, for every row that a table may have; with holes also an empty one."""
+    """By how much the cost of each cluster changes, for every row that there can be; with holes also an empty one."""
     table, parts = after.table - before.table, after.per_partition - before.per_partition
     rows = []
     for codes in itertools.product(*[range(-(not complete), width) for width in WIDTHS]):

@@ -54,11 +54,10 @@ def test_assign_without_a_weight_or_costs_of_partitions(xp, holes):
     codes = random_codes(rng, 30, widths, holes)
     table, parts, weight = rng.standard_normal((7, 5)), rng.standard_normal((2, 5)), rng.random(30)
     m = membership(xp, codes, widths)
-    for given in ((table,), (table, parts), (table, None, weight)):
-        full = [table, np.zeros((2, 5)), np.ones(30)]
-        full = [plain if i >= len(given) or given[i] is None else given[i] for i, plain in enumerate(full)]
-        labels, costs = m.assign(*(None if one is None else xp.asarray(one) for one in given))
-        expected_labels, expected_costs = oracle_assign(codes, widths, *full)
+    default = {"per_partition": np.zeros((2, 5)), "weight": np.ones(30)}
+    for options in ({}, {"per_partition": parts}, {"weight": weight}):
+        labels, costs = m.assign(xp.asarray(table), **{name: xp.asarray(value) for name, value in options.items()})
+        expected_labels, expected_costs = oracle_assign(codes, widths, table, **default | options)
         check(labels, expected_labels, xp)
         check(costs, expected_costs, xp, exact=True)
 
