@@ -61,7 +61,8 @@ def test_values_of_several_types_are_joined_as_python_has_them():
 
 @pytest.mark.parametrize(("largest", "other", "fits"), [(2**53, 1.0, True), (2**53 + 1, 1.0, False), (2**60, 1, True)])
 def test_whole_numbers_beyond_a_float_do_not_meet_floats(largest, other, fits):
-    scans = [coding.scan(np.array([[other], [0 * other]]), 0), coding.scan(np.array([[largest], [7]]), 2)]
+    parts = np.array([[other], [0 * other]]), np.array([[largest], [7]]), np.array([[7]])
+    scans = [coding.scan(part, 0) for part in parts]
     if fits:
         assert coding.joined(scans)[0][0].tolist() == [0, 1, 7, largest]
     else:

@@ -118,6 +118,11 @@ def test_keys_are_the_same_for_equal_parameters_and_no_others():
     assert checkpoint.key_of(table, {"b": 1, "a": 7}) == keys[0][0]
 
 
+def test_keys_are_the_same_for_arrays_of_every_library(xp):
+    table = problem_of().table
+    assert checkpoint.key_of(table, {"a": xp.asarray([1.0, 2.5])}) == checkpoint.key_of(table, {"a": [1.0, 2.5]})
+
+
 def test_keys_know_rows_widths_weights_and_names():
     codes = random_codes(np.random.default_rng(0), 40, WIDTHS, 0.3)
     tables = [

@@ -283,3 +283,5 @@ def test_bad_codes_get_one_sentence(xp, codes, widths, message):
 def test_too_many_columns_are_refused():
     with pytest.raises(ValueError, match=r"fewer than 2\*\*31 clusters in all, got 3000000000\."):
         ge.Membership([[0, 0]], [1_500_000_000, 1_500_000_000], device="cpu")
+    with pytest.raises(ValueError, match=r"fewer than 2\*\*31 clusters in all, got 18446744073709551616\."):
+        ge.Membership([[0, 0]], np.array([2**64 - 1, 1], "uint64"), device="cpu")

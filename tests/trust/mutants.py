@@ -55,8 +55,7 @@ OPERATORS = {
 # Messages, what is shown while a fit runs, and what only type checkers read decide no answer.
 LEFT_OUT = (ast.Raise, ast.JoinedStr)
 SHOWN = {"__repr__", "__all__", "TYPE_CHECKING", "show", "warn", "print"}
-
-# Hypothesis stops at the first example that fails: a smaller one would take time, and tell nothing more.
+# Hypothesis stops at the first example that fails: a smaller one would tell nothing more.
 FIRST_FAILURE = """
 phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
 hypothesis.settings.register_profile("mutants", hypothesis.settings(), phases=phases, report_multiple_bugs=False)
@@ -164,9 +163,10 @@ def run_tests(copy: Path, tests: list[str], limit: float = 3600) -> int | None:
     """Run the tests of the copy in a fork of this process, and return the exit code of pytest; None: out of time."""
     child = os.fork()
     if not child:
-        with contextlib.ExitStack() as stack:  # whatever happens, it does not go on with the work of its parent
-            stack.callback(os._exit, 3)
+        try:
             os._exit(_be_pytest(copy, tests))
+        finally:  # whatever happens, the child does not go on with the work of its parent
+            os._exit(3)
     end = time.monotonic() + limit
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
