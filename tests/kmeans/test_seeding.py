@@ -111,6 +111,20 @@ def _labels(block, costs, labelling):
     return (block.of_table(labelling.labels(block, costs)),)
 
 
+def test_weights_that_are_huge_and_distances_that_are_tiny_have_a_unit():
+    """The sum of the potentials fits into an integer, and none is rounded to nothing."""
+    codes, weight = drawn_table(0, True, 0)
+    table = blocks.whole(membership(np, codes, WIDTHS), weight << 40)
+    costs = costs_of("category", table)
+    labelling = seeding.plus_plus(table, costs, 5, Shares())
+    expected = literal_plus_plus("category", codes, weight, 5, Shares())
+    np.testing.assert_array_equal(all_labels(table, costs, labelling), expected)
+    table = blocks.whole(membership(np, np.array([[0, 0], [0, 1], [0, 0]]), [1, 2]))
+    costs = KCCCosts.of("category", False, table, Weighting(np.array([1.0, 1e-9]), None, "float64"))
+    labels = all_labels(table, costs, seeding.plus_plus(table, costs, 2, Shares()))
+    assert labels[0] == labels[2] != labels[1]
+
+
 @pytest.mark.parametrize("n_clusters", [3, 200])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_random_rows_are_those_of_the_generator(xp, weighted, n_clusters):
