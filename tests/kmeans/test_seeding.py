@@ -138,6 +138,18 @@ def test_random_rows_are_those_of_the_generator(xp, weighted, n_clusters):
         np.testing.assert_array_equal(all_labels(table, costs, labelling), expected)
 
 
+def test_distances_that_were_lost_are_found_again():
+    """To all rows chosen so far, or to those that are new since the last time."""
+    codes, _ = drawn_table(0.3, False, 0)
+    table = blocks.whole(membership(np, codes, WIDTHS))
+    costs = costs_of("category", table)
+    seeds = seeding.Seeds(blocks.Lasting(), costs, None, 1.0)
+    for rows in ([3, 8, 20], [3, 8, 20], [3, 8, 20, 33, 50]):
+        found = seeding._to_chosen(table.block, seeds._replace(chosen=table.take(np.array(rows))))
+        expected = distances("category", codes, None)[:, rows].min(1)
+        np.testing.assert_allclose(found / costs.scale, expected, atol=1e-12)
+
+
 def test_distances_are_worked_out_once_where_there_is_memory(monkeypatch):
     """To the first row, then to the candidates for each further one; and nothing of them stays."""
     codes, _ = drawn_table(0, False, 0)
