@@ -62,6 +62,7 @@ def test_labels_of_any_kind_are_read(labels, expected):
     assert decoded(m) == expected
     assert m.complete == (not any(None in row for row in expected))
     assert m.widths.tolist() == [len(values) for values in m.categories]
+    assert m.widths.tolist() == [len(set(column) - {None}) for column in zip(*expected, strict=True)]
 
 
 NUMBER_RULE = "`labels` given as numbers must be whole and not negative, with -1 or NaN for a missing one, got "
