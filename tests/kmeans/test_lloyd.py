@@ -103,6 +103,21 @@ def test_a_run_is_the_literal_one_in_any_blocks(method, weighted, used, max_iter
                 assert len(found.evaluated) == len(path) - 1 + converged
 
 
+@pytest.mark.parametrize("times", [None, np.array([1, 1, 1, 1, 1, 0])])
+def test_rows_on_their_centre_or_without_weight_fill_no_cluster(times):
+    codes = np.array([[0], [0], [1], [1], [2], [3]])
+    table = blocks.whole(membership(np, codes[:5] if times is None else codes, [4]), times)
+    costs = KCCCosts.of("category", False, table, Weighting(np.ones(1), None, "float64"))
+    problem = lloyd.Problem.of(table, costs, 4)
+    labels = np.array([0, 0, 1, 1, 1, 1], "int32")[: table.n_rows]
+    tables = problem.tables(lloyd._statistics(problem, lloyd.Given(labels)))
+    found = lloyd._costliest(table.block, costs, tables, 5)
+    assert [row for _, row in found] == [(2,), (1,)]
+    np.testing.assert_allclose([cost / costs.scale for cost, _ in found], [8 / 9, 2 / 9])
+    assert [row for _, row in lloyd._costliest(table.block, costs, tables, 1)] == [(2,)]
+    assert lloyd._fillers(table, costs, tables, [2, 3]) == (((2,), 2), ((1,), 3))
+
+
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
 def test_counts_that_are_updated_are_those_that_are_made_anew(share, monkeypatch):
     monkeypatch.setattr(lloyd, "MOVED_SHARE", share)
