@@ -149,6 +149,8 @@ UNSOUND = {
     "indices in two axes": ("csr", {"indices": np.zeros((9, 1), int)}, r"integers for indices, got int64 of shape"),
     "a column": ("csr", {"indices": [0, 1, 2, 0, 1, 2, 0, 1, 3]}, r"indices between 0 and 2, got 3\."),
     "a negative column": ("csr", {"indices": [0, 1, 2, 0, 1, 2, 9, 1, -1]}, r"indices between 0 and 2, got -1\."),
+    "a row among coordinates": ("coo", {"row": [0, 0, 1, 1, 1, 2, 2, 3, 4]}, r"indices between 0 and 3, got 4\."),
+    "a column among coordinates": ("coo", {"col": [0, 0, 1, 1, 1, 2, 2, 3, 2]}, r"indices between 0 and 2, got 3\."),
     "fewer coordinates": ("coo", {"data": np.ones(8)}, r"a row and a column for each of its 8 entries\."),
 }
 

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from gpuensemble._array.devices import to_host
 from gpuensemble._kmeans.labels import bounds
 from gpuensemble._kmeans.labels.statistics import CostTables, evaluate
 from support import membership, random_codes
@@ -75,7 +76,7 @@ def test_every_weight_is_between_the_edges_of_its_bin(xp, dtype):
     assert len(drift.edges) == bounds.BINS + 1
     slacks = bounds.Slacks(xp.zeros(500, "int32"))
     slacks._put_in_bins(drift.edges, xp.asarray(weight))
-    number = slacks.bin.get() if xp is not np else slacks.bin
+    number = to_host(slacks.bin)
     assert number.dtype == "uint8"
     assert (drift.edges[number] <= weight).all()
     assert (weight <= drift.edges[number + 1]).all()
@@ -85,7 +86,7 @@ def test_every_weight_is_between_the_edges_of_its_bin(xp, dtype):
 @pytest.mark.parametrize("weights", [None, (7.0, 7.0)])
 def test_equal_weights_are_one_bin(weights):
     drift = bounds.DriftBounds(WIDTHS, True, weights, "float64")
-    assert drift.edges.tolist() == [7, 7] if weights else [1, 1]
+    assert drift.edges.tolist() == ([7, 7] if weights else [1, 1])
     slacks = bounds.Slacks(np.zeros(3, "int32"))
     slacks._put_in_bins(drift.edges, np.full(3, 7.0))
     assert slacks.bin is None
@@ -130,6 +131,24 @@ def test_a_slack_is_never_more_than_what_is_left_of_the_margin(complete, weighte
         assert before is not slacks.labels or looked_at[-1] == 0
     assert looked_at[0] == 400
     assert 0 < np.mean(looked_at[1:]) < 150
+
+
+def test_the_rounding_of_a_row_is_that_of_its_bin(xp):
+    """Of all rows that are evaluated at first, and of the few that are evaluated later."""
+    rng = np.random.default_rng(1)
+    m, tables = membership(xp, random_codes(rng, 20, WIDTHS, 0), WIDTHS), random_tables(rng, 4, True)
+    weight, edges = xp.asarray(rng.uniform(1, 4, 20)), np.array([1.0, 2, 3, 4])
+    rounding = np.array([0.01, 0.1, 1.0])
+    slacks = bounds.Slacks(xp.zeros(20, "int32"))
+    _, cost, second = evaluate(m, tables, weight)
+    expected = to_host(second - cost) - rounding[to_host(weight).astype(int) - 1]
+    for most, looked_at in ((None, 20), (np.zeros((3, 4)), 3)):
+        drift = bounds.Drift(edges, rounding, most)
+        assert slacks.to(tables, drift, m, lambda index: Weights(weight, index)) == looked_at
+        np.testing.assert_allclose(to_host(slacks.slack), expected, rtol=1e-5)
+        slacks.slack[:] = 10
+        slacks.slack[:3] = -1
+        expected[3:] = 10
 
 
 class Weights:

@@ -215,6 +215,7 @@ def test_a_partition_that_does_not_count_costs_nothing_where_it_is_infinite():
 
 CONFIDENCES = {
     "half": (1.0, 2.0, 0.5),
+    "small costs": (2.0**-9, 2.0**-8, 0.5),
     "a tie": (2.0, 2.0, 0.0),
     "on the centre": (0.0, 3.0, 1.0),
     "both on the centre": (0.0, 0.0, 0.0),
