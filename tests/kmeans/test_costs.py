@@ -5,7 +5,7 @@ import pytest
 
 from gpuensemble._kmeans.labels import lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
-from gpuensemble._kmeans.labels.statistics import confidence, statistics_of
+from gpuensemble._kmeans.labels.statistics import confidence, inverse, statistics_of
 from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables.blocks import whole
 from support import membership, onehot, random_codes
@@ -211,6 +211,15 @@ def test_a_partition_that_does_not_count_costs_nothing_where_it_is_infinite():
     np.testing.assert_array_equal(tables.table, [[0, np.inf], [np.inf, 0], [0, 0], [0, 0]])
     nothing = KCCCosts.of("category", False, whole(m), Weighting(np.zeros(2), None, "float64"))
     assert nothing.scale == 1
+
+
+def test_a_partition_all_of_whose_rows_that_count_are_in_one_cluster_does_not_count():
+    """It has no entropy to be normalised by."""
+    codes, times = np.array([[0, 0], [0, 1], [1, 0]]), np.array([1, 1, 0])
+    m = membership(np, codes, [2, 2])
+    costs = KCCCosts.of("entropy", True, whole(m, times), Weighting(np.ones(2), None, "float64"))
+    np.testing.assert_allclose(costs.of_partition[:, 0], [0, 1 / np.log(2)])
+    np.testing.assert_array_equal(inverse(np.array([4, 0, 1])), [0.25, 0, 1])
 
 
 CONFIDENCES = {
