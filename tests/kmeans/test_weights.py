@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpuensemble._kmeans.labels import weights
+from gpuensemble._kmeans.labels.costs import KCCCosts
 from gpuensemble._tables import blocks
 from support import membership, random_codes
 
@@ -44,6 +45,8 @@ def test_entropy_weights_are_their_definition(holes, weighted, cells, monkeypatc
         found = weights.entropy_weights(table)
         assert found.dtype == "int64"
         np.testing.assert_allclose(found / 2**20, expected, atol=2.0**-20)
+        costs = KCCCosts.of("category", False, table, weights.Weighting(np.ones(4), found, "float64"))
+        np.testing.assert_allclose(costs.of_label[:, 0], expected, atol=2.0**-20)
         np.testing.assert_array_equal(
             weights.sizes(table), [times[codes[:, i] == k].sum() for i, w in enumerate(WIDTHS) for k in range(w)]
         )
