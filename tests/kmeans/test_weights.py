@@ -52,6 +52,13 @@ def test_entropy_weights_are_their_definition(holes, weighted, cells, monkeypatc
         )
 
 
+def test_a_block_without_a_label_of_a_partition_counts_nothing(xp):
+    block = blocks.Block(membership(xp, np.array([[0, -1], [1, -1]]), [2, 3]))
+    first, second = weights._contingencies(block, 0, 2)
+    np.testing.assert_array_equal(first, [[1, 0], [0, 1], [0, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(second, np.zeros((5, 3)))
+
+
 def test_contingency_tables_are_counted_as_many_at_a_time_as_fit(monkeypatch):
     """Each pass over the table costs as much as reading it."""
     _, _, (table, _) = tables(0.4, False)
