@@ -21,7 +21,6 @@ def tables():
     yield np.where(holes, None, names)
     yield pd.DataFrame(np.where(holes, None, names))
     yield np.where(holes, None, names).tolist()
-    yield np.where(holes, -1, numbers)[:, :1].repeat(3, axis=1) + np.array([0, 0, 2**60])
 
 
 def part(table, begin, end):
