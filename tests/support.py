@@ -57,6 +57,15 @@ def oracle_assign(codes, widths, table, per_partition, weight):
     return labels, costs.min(1)
 
 
+def oracle_hash(row, seed):
+    """The 64-bit hash of a row of codes, which checkpoints depend on: it must stay what it is."""
+    value = seed
+    for code in row:
+        value = (value + int(code)) * 0x9E3779B97F4A7C15 % 2**64
+        value ^= value >> 29
+    return value
+
+
 def random_codes(rng, n, widths, holes=0.3):
     """Codes with holes, -1, but none in the first partition of a row that would have no label left."""
     codes = np.stack([rng.integers(0, width, n) for width in widths], axis=1)

@@ -43,6 +43,10 @@ GOOD = {
     "a table of one": ([["only"]], [["only"]]),
     "a DataFrame": (pd.DataFrame({"a": [1, 2], "b": ["x", None]}), [[1, "x"], [2, None]]),
     "nullable integers": (pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": [0, 1]}), [[1, 0], [None, 1]]),
+    "large nullable integers": (
+        pd.DataFrame({"a": pd.array([2**53, 2**53 + 1, None], "Int64"), "b": [0, 1, 0]}),
+        [[2**53, 0], [2**53 + 1, 1], [None, 0]],
+    ),
     "categories": (pd.DataFrame({"a": pd.Categorical(["u", "v"]), "b": [0, -1]}), [["u", 0], ["v", None]]),
     "dates": (
         pd.DataFrame({"a": pd.to_datetime(["2020-01-01", None]), "b": [0, 1]}),
@@ -58,6 +62,7 @@ def test_labels_of_any_kind_are_read(labels, expected):
     assert decoded(m) == expected
     assert m.complete == (not any(None in row for row in expected))
     assert m.widths.tolist() == [len(values) for values in m.categories]
+    assert m.widths.tolist() == [len(set(column) - {None}) for column in zip(*expected, strict=True)]
 
 
 NUMBER_RULE = "`labels` given as numbers must be whole and not negative, with -1 or NaN for a missing one, got "
@@ -98,6 +103,7 @@ BAD = {
     ),
     "text": ("abc", "`labels` must be a NumPy or CuPy array, a DataFrame or a list of rows, got str."),
     "nothing": (None, "got NoneType."),
+    "a Series": (pd.Series([1, 2]), "a DataFrame or a list of rows, got Series."),
 }
 
 

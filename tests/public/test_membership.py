@@ -48,6 +48,20 @@ def test_assign_is_the_oracle_to_the_last_bit(xp, problem):
     check(costs, expected_costs, xp, exact=True)
 
 
+@pytest.mark.parametrize("holes", [0, 0.4])
+def test_assign_without_a_weight_or_costs_of_partitions(xp, holes):
+    rng, widths = np.random.default_rng(0), np.array([3, 4])
+    codes = random_codes(rng, 30, widths, holes)
+    table, parts, weight = rng.standard_normal((7, 5)), rng.standard_normal((2, 5)), rng.random(30)
+    m = membership(xp, codes, widths)
+    default = {"per_partition": np.zeros((2, 5)), "weight": np.ones(30)}
+    for options in ({}, {"per_partition": parts}, {"weight": weight}):
+        labels, costs = m.assign(xp.asarray(table), **{name: xp.asarray(value) for name, value in options.items()})
+        expected_labels, expected_costs = oracle_assign(codes, widths, table, **default | options)
+        check(labels, expected_labels, xp)
+        check(costs, expected_costs, xp, exact=True)
+
+
 @given(problem=problems())
 @slow
 def test_counts_sizes_and_degrees_equal_the_dense_matrix(xp, problem):
@@ -98,6 +112,41 @@ def test_merging_gives_the_distinct_rows(xp, problem):
     assert bool((merged.membership.codes[merged.group] == whole.codes).all())
     check(multiplicity, np.bincount(group), xp)
     assert merged.membership.complete == whole.complete
+
+
+def same_membership(m, xp, codes, widths, categories):
+    """The codes, with -1 for a hole, and all that a Membership knows of them."""
+    hole = np.array(-1).astype(m.codes.dtype)
+    found = m.codes.get() if xp is not np else m.codes
+    np.testing.assert_array_equal(np.where(found == hole, -1, found.astype("int64")), codes)
+    assert m.widths.tolist() == list(widths)
+    check(m.offsets, np.cumsum([0, *widths]).astype("int32"), xp)
+    assert m.shape == (len(codes), m.n_columns) == (len(codes), sum(widths))
+    assert m.complete == bool((codes >= 0).all())
+    assert m.categories is categories
+
+
+def test_memberships_are_made_of_others(xp):
+    codes = np.array([[0, 0], [2, -1], [1, 3], [2, 1]])
+    m = membership(xp, codes, [3, 4])
+    same_membership(m, xp, codes, [3, 4], None)
+    m.categories = names = [np.array(list("abc")), np.array(list("wxyz"))]
+    assert m.take(slice(1, 3)).complete == m.complete
+    same_membership(m.take(xp.asarray([3, 1])), xp, codes[[3, 1]], [3, 4], names)
+    same_membership(m.leading(), xp, codes[:, :1], [3], None)
+    other = np.array([[2, 3], [0, 0]])
+    same_membership(m.filled(xp.asarray(other).astype("uint8")), xp, other, [3, 4], names)
+    again = ge.Membership.from_coded(m.codes, m.widths, False, names, m.device)
+    assert again.codes is m.codes
+    same_membership(again, xp, codes, [3, 4], names)
+
+
+def test_known_labels_keep_their_columns(xp):
+    categories = [np.array([3, 5, 9]), np.array([0, 1])]
+    labels = np.array([[9, 1], [4, 0], [3, -1], [5, 1]])
+    m, unknown = ge.Membership.from_known_labels(xp.asarray(labels), categories)
+    assert unknown == 1
+    same_membership(m, xp, np.array([[2, 1], [-1, 0], [0, -1], [1, 1]]), [3, 2], categories)
 
 
 def test_merging_tries_another_hash_where_two_rows_collide(monkeypatch):
@@ -234,3 +283,5 @@ def test_bad_codes_get_one_sentence(xp, codes, widths, message):
 def test_too_many_columns_are_refused():
     with pytest.raises(ValueError, match=r"fewer than 2\*\*31 clusters in all, got 3000000000\."):
         ge.Membership([[0, 0]], [1_500_000_000, 1_500_000_000], device="cpu")
+    with pytest.raises(ValueError, match=r"fewer than 2\*\*31 clusters in all, got 18446744073709551616\."):
+        ge.Membership([[0, 0]], np.array([2**64 - 1, 1], "uint64"), device="cpu")
