@@ -66,7 +66,15 @@ def estimator(**more: Any) -> Any:
 
 
 def fit_command(path: Path) -> Any:
-    return command("fit", path, "-k", 3, *(("--header", "--id", "id") if path.suffix in (".csv", ".tsv") else ()))
+    return command(
+        "fit",
+        path,
+        "-k",
+        3,
+        "--method",
+        "sec",
+        *(("--header", "--id", "id") if path.suffix in (".csv", ".tsv") else ()),
+    )
 
 
 def fit(path: Path) -> Any:

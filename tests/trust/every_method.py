@@ -29,6 +29,10 @@ def _methods_of(kind):
 
 OF_SIMILARITY = _methods_of(SimilarityConsensus)  # they see nothing but the co-association matrix
 STREAMED = _methods_of(StreamedConsensus)  # they take sample weights, and predict
+OF_ROWS = ("cspa", "ecpcs-hc", "hgpa", "pta", "ptgp")  # they are square in the number of distinct rows
+# Methods that miss clear answers: parts have to be balanced, or a graph of a few nearest rows falls apart.
+UNCLEAR = ("cspa", "hgpa", "pta", "ptgp")
+CLEAR = [name for name in METHODS if name not in UNCLEAR]
 K_MEANS = _methods_of(KMeansConsensus)  # they take a start, and weights of partitions and clusters
 
 

