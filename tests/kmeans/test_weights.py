@@ -7,7 +7,7 @@ import pytest
 
 from gpuensemble._kmeans.labels import weights
 from gpuensemble._kmeans.labels.costs import KCCCosts
-from gpuensemble._tables import blocks
+from gpuensemble._tables import blocks, counts
 from support import membership, random_codes
 
 WIDTHS = np.array([3, 1, 4, 2])
@@ -38,7 +38,8 @@ def entropy_weight(codes, times, i, label):
 @pytest.mark.parametrize("cells", [1, 40, 1 << 22])
 @pytest.mark.parametrize(("holes", "weighted"), [(0, False), (0.4, False), (0.4, True)])
 def test_entropy_weights_are_their_definition(holes, weighted, cells, monkeypatch):
-    monkeypatch.setattr(weights, "CELLS", cells)
+    monkeypatch.setattr(counts, "CELLS", cells)
+    monkeypatch.setattr(counts, "WHOLE", 0 if cells < 100 else counts.WHOLE)
     codes, times, both = tables(holes, weighted)
     expected = [entropy_weight(codes, times, i, label) for i, width in enumerate(WIDTHS) for label in range(width)]
     for table in both:
@@ -48,13 +49,13 @@ def test_entropy_weights_are_their_definition(holes, weighted, cells, monkeypatc
         costs = KCCCosts.of("category", False, table, weights.Weighting(np.ones(4), found, "float64"))
         np.testing.assert_allclose(costs.of_label[:, 0], expected, atol=2.0**-20)
         np.testing.assert_array_equal(
-            weights.sizes(table), [times[codes[:, i] == k].sum() for i, w in enumerate(WIDTHS) for k in range(w)]
+            counts.sizes(table), [times[codes[:, i] == k].sum() for i, w in enumerate(WIDTHS) for k in range(w)]
         )
 
 
 def test_a_block_without_a_label_of_a_partition_counts_nothing(xp):
     block = blocks.Block(membership(xp, np.array([[0, -1], [1, -1]]), [2, 3]))
-    first, second = weights._contingencies(block, 0, 2)
+    first, second = counts._counts(block, 0, 2)
     np.testing.assert_array_equal(first, [[1, 0], [0, 1], [0, 0], [0, 0], [0, 0]])
     np.testing.assert_array_equal(second, np.zeros((5, 3)))
 
@@ -64,7 +65,8 @@ def test_contingency_tables_are_counted_as_many_at_a_time_as_fit(monkeypatch):
     _, _, (table, _) = tables(0.4, False)
     spans = []
     monkeypatch.setattr(table, "total", lambda step, *span: spans.append(span) or step(table.block, *span))
-    monkeypatch.setattr(weights, "CELLS", 5 * WIDTHS.sum())
+    monkeypatch.setattr(counts, "CELLS", 5 * WIDTHS.sum())
+    monkeypatch.setattr(counts, "WHOLE", 0)
     weights.entropy_weights(table)
     assert spans == [(0, 2), (2, 3), (3, 4)]
 

@@ -183,18 +183,22 @@ def k_means(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def linkage(devices: list[str], samples: int) -> Iterator[Case]:
-    """Time EAC against scikit-learn's agglomerative clustering of the same matrix."""
+    """Time EAC against scikit-learn's agglomerative clustering of the same matrix.
+
+    Partitions have weights that no two sums of agree in: where similarities tie, there is more than one tree.
+    """
     from sklearn.cluster import AgglomerativeClustering
 
     n = min(samples, SQUARE)
-    data = ensemble(n)
+    data, weight = ensemble(n), 0.5 + np.random.default_rng(0).random(R)
 
     def make(device: str) -> Callable[[], Any]:
         codes = to_device(data.codes, device)
-        return lambda: registry.methods()["eac"].make(K, 0, device).fit(codes).labels_
+        return lambda: registry.methods()["eac"].make(K, 0, device, partition_weight=weight).fit(codes).labels_
 
     def theirs() -> Any:
-        distance = 1 - (data.matrix @ data.matrix.T).toarray() / R
+        weighted = data.matrix.multiply(weight.repeat(CLUSTERS)).tocsr()
+        distance = 1 - (weighted @ data.matrix.T).toarray() / weight.sum()
         return AgglomerativeClustering(K, metric="precomputed", linkage="average").fit(distance).labels_
 
     peers = {"scikit-learn AgglomerativeClustering": theirs}
