@@ -29,6 +29,15 @@ SETTINGS = {
     "KCC, entropy": ("KCC", {"utility": "entropy", "init": "k-means++", "n_init": 2}),
     "KCC, cosine": ("KCC", {"utility": "cosine", "normalized": True}),
     "HBGF": ("HBGF", {}),
+    "LWGP, damped": ("LWGP", {"damping": 4.0}),
+    "ClusterWalk": ("ClusterWalk", {}),
+    "ClusterWalk, groups": ("ClusterWalk", {"n_groups": 30}),
+    "MCLA": ("MCLA", {}),
+    "ECPCS": ("ECPCS", {}),
+    "Voting": ("Voting", {}),
+    "LWEA": ("LWEA", {}),
+    "PTGP": ("PTGP", {}),
+    "NMFC": ("NMFC", {}),
     "EAC": ("EAC", {}),
     "EAC, single": ("EAC", {"linkage": "single"}),
     "EAC, spectral": ("EAC", {"linkage": "spectral"}),
@@ -46,7 +55,10 @@ VIEWS = {
     "CMVC, exact": {"distance": "sqeuclidean", "update": "exact"},
     "CMVC, kl": {"distance": "kl"},
 }
-HOLES = ("SEC", "SEC, k-means++", "SEC, entropy", "KCC", "KCC, entropy", "HBGF", "EAC", "RSEC", "NRSEC", "PCE")
+HOLES = (
+    *("SEC", "SEC, k-means++", "SEC, entropy", "KCC", "KCC, entropy", "HBGF", "ClusterWalk", "MCLA", "LWEA", "EAC"),
+    *("RSEC", "NRSEC", "PCE"),
+)
 FROM_A_START = {
     "SEC": {},
     "SEC, entropy": {"cluster_weight": "entropy"},

@@ -57,12 +57,12 @@ r-fm-stop-i=350
 
 
 def need(package: str, what: str) -> Any:
-    """Return a package; raise ImportError in one sentence where it is not installed."""
+    """Return a package; raise ModuleNotFoundError in one sentence where it is not installed."""
     try:
         return import_module(package)
     except ImportError:
         rule = "install it with `pip install gpuensemble[graph]`"
-        raise ImportError(f"{what} needs the package {package}, which is not installed: {rule}.") from None
+        raise ModuleNotFoundError(f"{what} needs the package {package}, which is not installed: {rule}.") from None
 
 
 def metis(similarity: Any, sizes: Any, n_parts: int, rng: Any) -> Any:

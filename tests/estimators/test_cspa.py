@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gpuensemble as ge
+from gpuensemble._cli.main import main
 from gpuensemble.estimators import cspa
 from support import ensemble
 
@@ -57,3 +58,10 @@ def test_without_the_partitioner_a_sentence_says_how_to_get_it(package, estimato
     message = f"{what} needs the package {package}, which is not installed: install it with `pip install "
     with pytest.raises(ImportError, match=rf"^{message}gpuensemble\[graph\]`\.$"):
         estimator.set_params(device="cpu").fit([[0, 0], [1, 1], [0, 1]])
+
+
+def test_the_command_line_says_it_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    (tmp_path / "labels.csv").write_text("a,b\n0,0\n1,1\n0,1\n")
+    assert main(["fit", str(tmp_path / "labels.csv"), "-k", "2", "--method", "cspa", "--device", "cpu"]) == 2
+    assert capsys.readouterr().err.startswith("gpuensemble: CSPA needs the package pymetis, which is not installed: ")
