@@ -23,9 +23,18 @@ NAMES_NUMPY = {
     *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot"),
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
     *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.clusters"),
-    *("_partition.distinct", "_partition.linkage", "_partition.partitioners", "_partition.trajectories"),
+    *(
+        "_partition.distinct",
+        "_partition.keeping",
+        "_partition.linkage",
+        "_partition.partitioners",
+        "_partition.trajectories",
+    ),
     *("_partition.votes", "estimators.lta.solver", "estimators.pce.start", "estimators.pce.steps"),
-    *(f"estimators.{name}" for name in ("cluster_walk", "cspa", "eac", "ecpcs", "lwea", "mcla", "nmfc", "voting")),
+    *(
+        "estimators._base.graphs",
+        *(f"estimators.{name}" for name in ("cluster_walk", "cspa", "eac", "ecpcs", "lwea", "mcla", "nmfc", "voting")),
+    ),
 }
 NAMES_CUPY = {"_array.devices", "_kernels.cuda", "_cli.bench"}
 MODULES = {

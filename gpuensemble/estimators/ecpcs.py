@@ -36,7 +36,7 @@ class ECPCS(GraphConsensus):
         How much each partition counts, in the vote or in the mean.
     random_state : int, Generator or None
         The seed of the draws, for "mc".
-    device, dtype, verbose, client, out
+    device, dtype, verbose, client, out, checkpoint, resume
         As in `ClusterWalk`. "hc" reads files and Dask collections whole.
 
     Attributes
@@ -73,6 +73,8 @@ class ECPCS(GraphConsensus):
         verbose: int = 0,
         client: Any = None,
         out: Any = None,
+        checkpoint: Any = None,
+        resume: bool = False,
     ):
         self.n_clusters = n_clusters
         self.variant = variant
@@ -84,6 +86,8 @@ class ECPCS(GraphConsensus):
         self.verbose = verbose
         self.client = client
         self.out = out
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     def _check_parameters(self, table: Table) -> None:
         checks.choice(self.variant, "variant", ("mc", "hc"))

@@ -55,6 +55,10 @@ class HBGF(GraphConsensus):
         Blocks of the table are worked on by its workers. A Dask collection finds the current client by itself.
     out : path of an .npy file, optional
         Where the labels go, and the confidences beside them; they come back memory-mapped.
+    checkpoint : path, optional
+        Where what decides the labels is kept, a few tables, once it is found: counting is the longer part of a fit.
+    resume : bool
+        Go on from the checkpoint, if it is there; one of another table or of other parameters is refused.
 
     Attributes
     ----------
@@ -101,6 +105,8 @@ class HBGF(GraphConsensus):
         verbose: int = 0,
         client: Any = None,
         out: Any = None,
+        checkpoint: Any = None,
+        resume: bool = False,
     ):
         self.n_clusters = n_clusters
         self.cluster_weight = cluster_weight
@@ -115,6 +121,8 @@ class HBGF(GraphConsensus):
         self.verbose = verbose
         self.client = client
         self.out = out
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     def _check_parameters(self, table: Table) -> None:
         checks.choice(self.cluster_weight, "cluster_weight", (None, "entropy"))

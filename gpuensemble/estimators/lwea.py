@@ -51,6 +51,10 @@ class LWEA(GraphConsensus):
         Blocks of the table are worked on by its workers, with groups; the exact tree reads them whole.
     out : path of an .npy file, optional
         Where the labels go, and the confidences beside them; they come back memory-mapped.
+    checkpoint : path, optional
+        Where what decides the labels is kept, a few tables, once it is found: counting is the longer part of a fit.
+    resume : bool
+        Go on from the checkpoint, if it is there; one of another table or of other parameters is refused.
 
     Attributes
     ----------
@@ -86,6 +90,8 @@ class LWEA(GraphConsensus):
         verbose: int = 0,
         client: Any = None,
         out: Any = None,
+        checkpoint: Any = None,
+        resume: bool = False,
     ):
         self.n_clusters = n_clusters
         self.theta = theta
@@ -98,6 +104,8 @@ class LWEA(GraphConsensus):
         self.verbose = verbose
         self.client = client
         self.out = out
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     def _check_parameters(self, table: Table) -> None:
         checks.number(self.theta, "theta", 0)

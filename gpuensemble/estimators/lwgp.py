@@ -23,7 +23,7 @@ class LWGP(HBGF):
         The weights of the paper; None makes it `HBGF`.
     theta : float
         How much the entropy of a cluster counts; the less, the more.
-    damping, n_vectors, n_init, partition_weight, random_state, device, dtype, verbose, client, out
+    damping, n_vectors, n_init, partition_weight, random_state, device, dtype, verbose, client, out, checkpoint, resume
         As in `HBGF`.
 
     Attributes
@@ -57,6 +57,8 @@ class LWGP(HBGF):
         verbose: int = 0,
         client: Any = None,
         out: Any = None,
+        checkpoint: Any = None,
+        resume: bool = False,
     ):
         super().__init__(
             n_clusters,
@@ -72,4 +74,6 @@ class LWGP(HBGF):
             verbose=verbose,
             client=client,
             out=out,
+            checkpoint=checkpoint,
+            resume=resume,
         )

@@ -39,7 +39,7 @@ class Voting(GraphConsensus):
         How much the vote of each partition counts.
     random_state : int, Generator or None
         Not used: nothing is drawn.
-    device, dtype, verbose, client, out
+    device, dtype, verbose, client, out, checkpoint, resume
         As in `ClusterWalk`.
 
     Attributes
@@ -72,6 +72,8 @@ class Voting(GraphConsensus):
         verbose: int = 0,
         client: Any = None,
         out: Any = None,
+        checkpoint: Any = None,
+        resume: bool = False,
     ):
         self.n_clusters = n_clusters
         self.max_iter = max_iter
@@ -82,6 +84,8 @@ class Voting(GraphConsensus):
         self.verbose = verbose
         self.client = client
         self.out = out
+        self.checkpoint = checkpoint
+        self.resume = resume
 
     def _check_parameters(self, table: Table) -> None:
         checks.integer(self.max_iter, "max_iter", 1)

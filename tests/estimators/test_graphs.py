@@ -141,6 +141,24 @@ def test_workers_give_the_bits_of_the_array(name):
         assert found.objective_ == expected.objective_
 
 
+@pytest.mark.parametrize("name", [*LINEAR, "hbgf", "lwea", "ecpcs-hc"])
+def test_a_fit_goes_on_from_its_checkpoint_and_refuses_another(name, tmp_path, monkeypatch):
+    _, labels = ensemble(n=200, holes=0.1)
+    estimator = fitted(name, labels, checkpoint=str(tmp_path / "state"))
+    plain = fitted(name, labels)
+    with pytest.raises(ValueError, match=r"^`checkpoint` must be of the same table and parameters to resume from"):
+        fitted(name, labels[::-1], checkpoint=str(tmp_path / "state"), resume=True)
+    with pytest.raises(ValueError, match=r"^`checkpoint` must be of the same table and parameters to resume from"):
+        fitted(name, labels, checkpoint=str(tmp_path / "state"), resume=True, partition_weight=np.arange(1, 9))
+    monkeypatch.setattr(type(estimator), "_cut", None)  # so that nothing is found anew
+    resumed = fitted(name, labels, checkpoint=str(tmp_path / "state"), resume=True)
+    for other in (plain, resumed):
+        np.testing.assert_array_equal(other.labels_, estimator.labels_)
+        np.testing.assert_array_equal(other.confidence_, estimator.confidence_)
+        np.testing.assert_array_equal(other.predict(labels), estimator.predict(labels))
+        assert (other.objective_, other.n_iter_) == (estimator.objective_, estimator.n_iter_)
+
+
 @pytest.mark.parametrize("name", [*LINEAR, *(name for name in OF_ROWS if name not in ("cspa", "hgpa"))])
 def test_whole_weights_are_copies_of_rows_and_0_leaves_a_row_out(name):
     _, labels = ensemble(n=60)

@@ -101,22 +101,32 @@ def _canonical(value: Any) -> str:
 
 def save(path: str, key: str, saved: Saved) -> None:
     """Write the file anew. A start that is not yet past its first iteration is left out: it begins again."""
-    arrays: dict[str, Any] = {
-        "key": np.array(key),
-        "entropy": np.array(json.dumps(saved.entropy)),
-        "run": np.array(saved.run),
-    }
+    arrays: dict[str, Any] = {"entropy": np.array(json.dumps(saved.entropy)), "run": np.array(saved.run)}
     for name, progress in (("current", saved.current), ("best", saved.best)):
         if progress is not None and isinstance(progress.labelling, ByCosts):
             arrays |= {f"{name}_{part}": value for part, value in _arrays(progress).items()}
-    content = io.BytesIO()
-    np.savez(content, **arrays)
-    with whole_file(path) as file:
-        file.write(MAGIC + hashlib.sha256(content.getvalue()).digest() + content.getvalue())
+    write(path, key, arrays)
 
 
 def load(path: str, key: str, problem: Problem) -> Saved | None:
     """Load what a fit of the same table and parameters left in the file; return None if there is no file."""
+    arrays = read(path, key)
+    if arrays is None:
+        return None
+    progress = (_progress(arrays, name, problem) for name in ("current", "best"))
+    return Saved(json.loads(str(arrays["entropy"])), int(arrays["run"]), *progress)
+
+
+def write(path: str, key: str, arrays: dict[str, Any]) -> None:
+    """Write arrays into a file, with what they belong to, and a checksum over all of it."""
+    content = io.BytesIO()
+    np.savez(content, key=np.array(key), **arrays)
+    with whole_file(path) as file:
+        file.write(MAGIC + hashlib.sha256(content.getvalue()).digest() + content.getvalue())
+
+
+def read(path: str, key: str) -> dict[str, Any] | None:
+    """Read the arrays of a file that belongs to this; return None if there is no file."""
     if not Path(path).exists():
         return None
     text = Path(path).read_bytes()
@@ -128,8 +138,7 @@ def load(path: str, key: str, problem: Problem) -> Saved | None:
     if str(arrays["key"]) != key:
         rule = "of the same table and parameters to resume from"
         raise ValueError(f"`checkpoint` must be {rule}, got others in {path!r}.")
-    progress = (_progress(arrays, name, problem) for name in ("current", "best"))
-    return Saved(json.loads(str(arrays["entropy"])), int(arrays["run"]), *progress)
+    return arrays
 
 
 def _arrays(progress: Progress) -> dict[str, Any]:

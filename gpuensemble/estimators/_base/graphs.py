@@ -4,12 +4,16 @@ import abc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpuensemble._array import checks, random
 from gpuensemble._array.devices import Array, namespace, to_host
 from gpuensemble._kernels import products
+from gpuensemble._kmeans.labels.checkpoint import read, write
 from gpuensemble._kmeans.labels.statistics import per_column
 from gpuensemble._partition import clusters, distinct, linkage
 from gpuensemble._partition.distinct import Distinct
+from gpuensemble._partition.keeping import as_arrays, from_arrays
 from gpuensemble._tables import outputs
 from gpuensemble._tables.blocks import Block, Table
 from gpuensemble.estimators._base.streamed import Source, StreamedConsensus
@@ -48,11 +52,11 @@ class GraphConsensus(StreamedConsensus, abc.ABC):
         table = source.table
         dtype = checks.floating(self.dtype)
         of_partitions = checks.positive(self.partition_weight, "partition_weight", len(table.widths), "n_partitions")
+        checks.flag(self.resume, "resume")
         self._check_parameters(table)
         (rng,) = random.generators(self.random_state, 1)
-        labelling, self._rule, self.n_iter_, path = self._cut(
-            Ensemble(table, of_partitions / of_partitions.max(), dtype, rng)
-        )
+        ensemble = Ensemble(table, of_partitions / of_partitions.max(), dtype, rng)
+        labelling, self._rule, self.n_iter_, path = self._kept(ensemble)
         n_found = self._rule.n_clusters
         if n_found < self.n_clusters:
             self._warn_of_fewer(n_found)
@@ -60,6 +64,21 @@ class GraphConsensus(StreamedConsensus, abc.ABC):
         counts, sizes = table.total(count_labels, labelling, n_found)
         self.objective_path_ = path or [self._objective(table, counts, sizes)]
         self.objective_ = self.objective_path_[-1]
+
+    def _kept(self, ensemble: Ensemble) -> Cut:
+        """Find the labels, or go on from what a checkpoint has of them; keep them there if one is named."""
+        if self.checkpoint is None:
+            return self._cut(ensemble)
+        path, key = str(self.checkpoint), self._key(ensemble.table)
+        arrays = read(path, key) if self.resume else None
+        if arrays is not None:
+            rule = from_arrays(arrays, "rule")
+            same = "labelling" not in arrays
+            return Cut(rule if same else from_arrays(arrays, "labelling"), rule, int(arrays["n_iter"]))
+        cut = self._cut(ensemble)
+        arrays = as_arrays(cut.rule, "rule") | {"n_iter": np.array(cut.n_iter)}
+        write(path, key, arrays if cut.labelling is cut.rule else arrays | as_arrays(cut.labelling, "labelling"))
+        return cut
 
     def _predicted(self, m: Membership) -> Array:
         labels, _ = self._rule.found(m)
@@ -104,7 +123,7 @@ class RowsConsensus(GraphConsensus):
     Files and Dask collections are read whole; so there are no parameters for blocks.
     """
 
-    client, out = None, None
+    client, out, checkpoint, resume = None, None, None, False
     _warn_of_fewer = StreamedConsensus._warn_of_distinct_rows
 
 

@@ -11,7 +11,7 @@ from gpuensemble._array import checks, random
 from gpuensemble._array.devices import Array, namespace, to_device
 from gpuensemble._array.progress import bar
 from gpuensemble._kmeans.labels import seeding
-from gpuensemble._kmeans.labels.checkpoint import Checkpoint, key_of
+from gpuensemble._kmeans.labels.checkpoint import Checkpoint
 from gpuensemble._kmeans.labels.costs import Costs
 from gpuensemble._kmeans.labels.lloyd import ByCosts, Given, Labelling, Problem, Progress, Renumbered, finish
 from gpuensemble._kmeans.labels.runs import Starts, best_run
@@ -25,8 +25,6 @@ from gpuensemble.membership import Membership
 
 STARTS = ("spectral", "k-means++", "random")
 MERGE_SAMPLE = 4096  # rows looked at to see whether merging equal rows pays
-# Parameters that change where the work is done or the answer goes, not the answer.
-WITHOUT_EFFECT = frozenset(["device", "verbose", "client", "out", "checkpoint", "resume"])
 
 
 class KMeansConsensus(StreamedConsensus, abc.ABC):
@@ -116,11 +114,8 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         """
         if self.checkpoint is None:
             return None
-        left_out = WITHOUT_EFFECT | ({"max_iter"} if n_starts == 1 else set())
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
-        return Checkpoint(
-            str(self.checkpoint), key_of(table, parameters | {"method": type(self).__name__}), self.resume
-        )
+        left_out = ("max_iter",) if n_starts == 1 else ()
+        return Checkpoint(str(self.checkpoint), self._key(table, left_out), self.resume)
 
     def _store(self, problem: Problem, run: Progress, source: Source) -> None:
         """Store results in the caller's library, and what `predict` needs on the host."""

@@ -8,11 +8,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
+from gpuensemble._kmeans.labels.checkpoint import key_of
 from gpuensemble._tables import outputs, sources
 from gpuensemble._tables.blocks import Table
 from gpuensemble._tables.files import refuse_input
 from gpuensemble.estimators._base.labels import LabelConsensus
 from gpuensemble.membership import Membership
+
+# Parameters that change where the work is done or the answer goes, not the answer.
+WITHOUT_EFFECT = frozenset(["device", "verbose", "client", "out", "checkpoint", "resume"])
 
 
 class Source(NamedTuple):
@@ -78,6 +82,12 @@ class StreamedConsensus(LabelConsensus):
             if unknown:
                 warnings.warn(f"{unknown} labels were not seen by `fit` and count as missing.", stacklevel=2)
             return to_device(self._predicted(m), device_of(labels))
+
+    def _key(self, table: Table, left_out: Any = ()) -> str:
+        """Make the key of a checkpoint: of the table's content, the method, and the parameters that have an effect."""
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in left_out}
+        effective = {name: value for name, value in parameters.items() if name not in WITHOUT_EFFECT}
+        return key_of(table, effective | {"method": type(self).__name__})
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"client": None}  # a connection stays where it is
