@@ -1,5 +1,6 @@
 """A table of labels is read in pieces from memory, `.npy`, Parquet, Zarr or Dask: each piece loads some rows."""
 
+import abc
 import math
 import mmap
 import os
@@ -31,11 +32,12 @@ class Slice:
         return self.opened.rows(slice(self.first, self.last))
 
 
-class Opened:
+class Opened(abc.ABC):
     """A function of nothing that opens an array in memory or on disk, from which `rows` reads some."""
 
+    @abc.abstractmethod
     def __call__(self) -> Any:
-        raise NotImplementedError
+        """Open the array."""
 
     def rows(self, which: Any) -> Any:
         """Return the rows of a slice, or of these numbers."""

@@ -4,6 +4,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 
 import gpuensemble as ge
 from gpuensemble import plot
@@ -16,7 +17,7 @@ mpl.use("Agg")
 @pytest.fixture(autouse=True)
 def close():
     yield
-    mpl.pyplot.close("all")
+    pyplot.close("all")
 
 
 def dense_stability(labels, consensus):
@@ -113,7 +114,7 @@ def test_convergence_draws_paths():
 
 def test_the_given_axes_are_drawn_on_and_returned():
     truth, labels = ensemble()
-    _, ax = mpl.pyplot.subplots()
+    _, ax = pyplot.subplots()
     for draw in (plot.coassociation, plot.agreement, plot.stability):
         assert draw(labels, truth, ax=ax) is ax
 
