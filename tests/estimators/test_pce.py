@@ -330,3 +330,10 @@ def test_memory_stays_below_six_embeddings():
     tracemalloc.stop()
     assert ge.metrics.nmi(truth, pce.labels_) > 0.8
     assert peak < 6 * 8 * n * k + labels.nbytes
+
+
+def test_what_does_not_fit_into_memory_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr("gpuensemble._array.checks.memory", lambda device: 1000)
+    message = r"^PCE's 6 arrays of 80 x 4 must fit into memory: .*; ClusterWalk and SEC need none\.$"
+    with pytest.raises(ValueError, match=message):
+        ge.PCE(4, device="cpu").fit(ensemble()[1])

@@ -32,6 +32,9 @@ class Run(NamedTuple):
     converged: bool
 
 
+ARRAYS = 6  # n x K, at most at one time
+
+
 class PCE(LabelConsensus):
     """Partial clustering ensemble fills the holes of base partitions while it averages them; it is linear in n.
 
@@ -151,6 +154,7 @@ class PCE(LabelConsensus):
         with on(device):
             m = Membership.from_labels(labels, device)
             checks.integer(self.n_clusters, "n_clusters", 1, len(m.codes), "n_samples")
+            self._check_memory(m)
             _warn_of_single_clusters(labels, m)
             (rng,) = generators(self.random_state, 1)
             start = (self.init == "aligned", self.scale == "balanced", self.self_paced, checks.floating(self.dtype))
@@ -171,6 +175,12 @@ class PCE(LabelConsensus):
         checks.choice(self.self_paced, "self_paced", (True, False))
         checks.integer(self.verbose, "verbose", 0)
         checks.floating(self.dtype)
+
+    def _check_memory(self, m: Membership) -> None:
+        """Raise if the arrays with a row for each sample and a column for each cluster do not fit into memory."""
+        n, size = len(m.codes), 8 if checks.floating(self.dtype) == "float64" else 4
+        what = f"PCE's {ARRAYS} arrays of {n} x {self.n_clusters}"
+        checks.fits(ARRAYS * n * self.n_clusters * size, what, m.device, "ClusterWalk and SEC need none")
 
     def _store(self, labels: Any, run: Run) -> None:
         """Store results in the caller's library."""
