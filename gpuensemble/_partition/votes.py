@@ -57,6 +57,15 @@ class Groups(NamedTuple):
     vote: Any  # of each cluster, for its group
     mass: Any  # of each cluster: the votes for a group are divided by its sum over the group's clusters
     settle: bool = False  # whether each node moves to the group that it is most alike
+    costly: bool = False  # whether cutting takes long, so that few numbers of groups are tried
+
+    def numbers(self, n_clusters: int) -> list[int]:
+        """Return the numbers of groups to try, K first: each up to MORE times K, or K plus powers of two."""
+        most = min(MORE * n_clusters, len(self.similarity))
+        first = min(n_clusters, most)
+        if not self.costly:
+            return list(range(first, most + 1))
+        return [first, *(n for n in (first + (1 << i) for i in range(most.bit_length())) if n <= most)]
 
 
 def voted(table: Table, groups: Groups, n_clusters: int, dtype: str) -> Voted:
@@ -69,8 +78,7 @@ def voted(table: Table, groups: Groups, n_clusters: int, dtype: str) -> Voted:
     """
     best = None
     for least in (LEAST, 0.0):
-        n_nodes = len(groups.similarity)
-        for n_groups in range(min(n_clusters, n_nodes), min(MORE * n_clusters, n_nodes) + 1):
+        for n_groups in groups.numbers(n_clusters):
             group = _largest(groups, n_groups, n_clusters, least)
             if group is None:
                 continue

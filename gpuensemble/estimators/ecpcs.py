@@ -105,6 +105,7 @@ class ECPCS(GraphConsensus):
         groups = votes.Groups(
             lambda n_groups: clusters.spectral_groups(alike, n_groups, ensemble.rng, graph.n_clusters),
             *(alike, graph, sizes(table), weight, weight),
+            costly=True,
         )
         found = votes.voted(table, groups, self.n_clusters, ensemble.dtype)
         return Cut(found, found)

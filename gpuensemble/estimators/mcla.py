@@ -107,7 +107,8 @@ class MCLA(GraphConsensus):
         graph = clusters.graph(table, ones, counts, self.n_clusters, ensemble.rng)
         alike = graph.weight / np.multiply.outer(graph.n_clusters, graph.n_clusters)
         into = self._groups(alike, graph.n_clusters, ensemble.rng)
-        groups = votes.Groups(into, alike, graph, sizes(table), weight, weight)
+        costly = self.cut != "average"
+        groups = votes.Groups(into, alike, graph, sizes(table), weight, weight, costly=costly)
         found = votes.voted(table, groups, self.n_clusters, ensemble.dtype)
         return Cut(found, found)
 

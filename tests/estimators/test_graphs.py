@@ -186,6 +186,14 @@ def test_weights_of_partitions_and_clusters_count_by_their_ratios(name):
     np.testing.assert_array_equal(found.labels_, expected.labels_)
 
 
+def test_where_a_cut_is_costly_few_numbers_of_groups_are_tried():
+    plain = votes.Groups(len, np.eye(100), *[None] * 4)
+    assert plain.numbers(4) == list(range(4, 41))
+    assert plain._replace(costly=True).numbers(4) == [4, 5, 6, 8, 12, 20, 36]
+    assert plain.numbers(200) == [100]
+    assert plain._replace(costly=True).numbers(200) == [100]
+
+
 def test_stray_samples_do_not_make_clusters_of_the_consensus():
     truth, labels = ensemble(n=300, holes=0.3)
     found = ge.ClusterWalk(4, device="cpu").fit_predict(labels)
