@@ -40,7 +40,7 @@ class ClusterWalk(GraphConsensus):
         the graph of samples and clusters. None: between clusters, and where there are more than 4000 between 1000
         groups.
     partition_weight : array of r numbers, optional
-        Multiplies the weights of each partition's clusters.
+        Multiplies the weights of each partition's clusters. Less than 2**-20 of the largest, and 0, count as that.
     random_state : int, Generator or None
         The seed of the draws, for groups only.
     device : str

@@ -92,7 +92,7 @@ class ECPCS(GraphConsensus):
     def _check_parameters(self, table: Table) -> None:
         checks.choice(self.variant, "variant", ("mc", "hc"))
         checks.integer(self.steps, "steps", 1)
-        fits(table, 6, "ECPCS")
+        fits(table, 6, "ECPCS", table.n_columns if self.variant == "hc" else None)
 
     def _cut(self, ensemble: Ensemble) -> Cut:
         table, weight = ensemble.table, ensemble.of_columns

@@ -41,7 +41,7 @@ class HBGF(GraphConsensus):
     n_init : int
         Starts of the k-means on the embedded samples; the best one counts.
     partition_weight : array of r numbers, optional
-        Multiplies the links of each partition.
+        Multiplies the links of each partition. Less than 2**-20 of the largest, and 0, count as that.
     random_state : int, Generator or None
         The seed of all draws.
     device : str

@@ -89,7 +89,7 @@ class Voting(GraphConsensus):
 
     def _check_parameters(self, table: Table) -> None:
         checks.integer(self.max_iter, "max_iter", 1)
-        fits(table, 4, "Voting")
+        fits(table, 4, "Voting", table.n_columns)
 
     def _cut(self, ensemble: Ensemble) -> Cut:
         table, weight = ensemble.table, ensemble.of_columns

@@ -186,6 +186,25 @@ def test_weights_of_partitions_and_clusters_count_by_their_ratios(name):
     np.testing.assert_array_equal(found.labels_, expected.labels_)
 
 
+@pytest.mark.filterwarnings("ignore:.*are not empty")
+@pytest.mark.parametrize("name", [*LINEAR, *OF_ROWS, "hbgf"])
+def test_partitions_of_no_weight_are_taken(name):
+    _, labels = ensemble(n=60)
+    for least in (0.0, 1e-190):
+        found = fitted(name, labels, partition_weight=[least, *[1.0] * 7])
+        assert np.isfinite(found.objective_)
+        assert ge.metrics.ari(found.labels_, fitted(name, labels, partition_weight=[2.0**-20, *[1.0] * 7]).labels_) == 1
+
+
+def test_what_does_not_fit_counts_all_clusters_where_all_are_needed(monkeypatch):
+    monkeypatch.setattr(clusters, "MOST", 5)
+    monkeypatch.setattr(clusters, "GROUPS", 2)
+    monkeypatch.setattr("gpuensemble._array.checks.memory", lambda device: 500)
+    for estimator in (ge.Voting(2, device="cpu"), ge.ECPCS(2, variant="hc", device="cpu")):
+        with pytest.raises(ValueError, match="arrays of 10 x 10 clusters must fit into memory"):
+            estimator.fit(np.arange(10).reshape(5, 2))
+
+
 def test_where_a_cut_is_costly_few_numbers_of_groups_are_tried():
     plain = votes.Groups(len, np.eye(100), *[None] * 4)
     assert plain.numbers(4) == list(range(4, 41))

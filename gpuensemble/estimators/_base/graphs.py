@@ -19,6 +19,8 @@ from gpuensemble._tables.blocks import Block, Table
 from gpuensemble.estimators._base.streamed import Source, StreamedConsensus
 from gpuensemble.membership import Membership
 
+FAINTEST = 2.0**-20  # of the largest weight of a partition, that the others count at least: every row has a degree
+
 
 class Ensemble(NamedTuple):
     """A cut is made of this: the table, how much each of its partitions counts, and what draws come from."""
@@ -55,7 +57,8 @@ class GraphConsensus(StreamedConsensus, abc.ABC):
         checks.flag(self.resume, "resume")
         self._check_parameters(table)
         (rng,) = random.generators(self.random_state, 1)
-        ensemble = Ensemble(table, of_partitions / of_partitions.max(), dtype, rng)
+        of_partitions = np.maximum(of_partitions / of_partitions.max(), FAINTEST)
+        ensemble = Ensemble(table, of_partitions, dtype, rng)
         labelling, self._rule, self.n_iter_, path = self._kept(ensemble)
         n_found = self._rule.n_clusters
         if n_found < self.n_clusters:
