@@ -4,18 +4,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-_MODULES = ("generate", "metrics", "plot", "prox", "segments", "simplex", "stiefel", "tsvd")
-_OF_MEMBERSHIP = ("Membership", "coassociation")
+_MODULES = (
+    *("communities", "generate", "metrics", "neighbors", "plot", "prox", "segments", "simplex", "stiefel", "tsvd"),
+)
+_HOMES = {"ConsensusClustering": "clustering", "Membership": "membership", "coassociation": "membership"}
 
 if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares these lines with the registry
+    from gpuensemble import communities as communities
     from gpuensemble import generate as generate
     from gpuensemble import metrics as metrics
+    from gpuensemble import neighbors as neighbors
     from gpuensemble import plot as plot
     from gpuensemble import prox as prox
     from gpuensemble import segments as segments
     from gpuensemble import simplex as simplex
     from gpuensemble import stiefel as stiefel
     from gpuensemble import tsvd as tsvd
+    from gpuensemble.clustering import ConsensusClustering as ConsensusClustering
     from gpuensemble.estimators.cluster_walk import ClusterWalk as ClusterWalk
     from gpuensemble.estimators.cmvc import CMVC as CMVC
     from gpuensemble.estimators.cspa import CSPA as CSPA
@@ -43,15 +48,15 @@ else:
         """Bring a module or an estimator at its first use: importing us compiles and loads nothing."""
         if name in _MODULES:
             return import_module(f"gpuensemble.{name}")
-        if name in _OF_MEMBERSHIP:
-            return getattr(import_module("gpuensemble.membership"), name)
+        if name in _HOMES:
+            return getattr(import_module(f"gpuensemble.{_HOMES[name]}"), name)
         if name.startswith("_") and name != "__all__":
             raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
         from gpuensemble.estimators._base import registry
 
         if name == "__all__":
             estimators = sorted({method.estimator.__name__ for method in registry.methods().values()})
-            return [*estimators, *_OF_MEMBERSHIP, *_MODULES]
+            return [*estimators, *_HOMES, *_MODULES]
         found = registry.estimator(name)
         if found is None:
             raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")

@@ -19,7 +19,7 @@ from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._tables import outputs, readers
 from gpuensemble._tables.files import refuse_input, whole_file
 from gpuensemble._tables.on_dask import current_client, is_dask, large_graphs, told_of_loss
-from gpuensemble.generate import enough
+from gpuensemble.generate.kmeans import enough
 
 
 def consensus(

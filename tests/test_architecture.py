@@ -15,13 +15,15 @@ PACKAGE = ROOT / "gpuensemble"
 # The rooms and the public modules, in the order of imports: each may import what comes before it.
 HOUSE = (
     *("_array", "_kernels", "membership", "_linear", "tsvd", "prox", "stiefel", "simplex"),
-    *("_tables", "_kmeans", "_partition", "metrics", "generate", "estimators", "segments", "plot", "__init__"),
+    *("_tables", "_kmeans", "_graphs", "_partition", "neighbors", "communities", "metrics", "generate", "estimators"),
+    *("clustering", "segments", "plot", "__init__"),
     *("_cli", "__main__"),
 )
 # These may name NumPy: they work with what is on the host, whatever the device. CuPy is named in few places.
 NAMES_NUMPY = {
     *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot"),
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
+    *("_graphs.bridges", "_graphs.steering"),
     *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.clusters"),
     *(
         "_partition.distinct",

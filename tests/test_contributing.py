@@ -20,18 +20,17 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 def drawn():
     """The folders of the drawing, below the package, and the names of what is in each; "." is the package."""
     block = re.search(r"```\ngpuensemble/\n(.*?)```", TEXT, re.DOTALL)[1]
-    house, outer = {".": set()}, ""
+    house, path = {".": set()}, []
     for line in block.splitlines():
         words = line.split("#")[0].split()
+        depth = (len(line) - len(line.lstrip())) // 4 - 1
         if not words[0].endswith("/"):
             house["."] |= set(words)
             continue
-        inside = line.startswith(" " * 8)
-        folder = f"{outer}/{words[0][:-1]}" if inside else words[0][:-1]
-        outer = outer if inside else folder
-        house[folder] = set(words[1:])
-        if not inside:
-            house["."].add(folder)
+        path = [*path[:depth], words[0][:-1]]
+        house["/".join(path)] = set(words[1:])
+        if not depth:
+            house["."].add(path[0])
     return house
 
 

@@ -177,6 +177,28 @@ def columns(X: Any, chosen: Array) -> Any:
     )  # by rows, unlike X[:, chosen]
 
 
+def cast(X: Any, dtype: Any) -> Any:
+    """Return a dense array or a `Csr` with numbers of a type."""
+    if isinstance(X, Csr):
+        return X._replace(data=X.data.astype(dtype, copy=False))
+    return X.astype(dtype, copy=False)
+
+
+def moved(X: Any, device: str) -> Any:
+    """Return a dense array or a `Csr` on a device."""
+    if isinstance(X, Csr):
+        data, indices, indptr = (to_device(part, device) for part in X[:3])
+        return Csr(data, indices, indptr, X.shape)
+    return to_device(X, device)
+
+
+def some_rows(X: Any, rows: Any) -> Any:
+    """Return the rows of a dense array or a `Csr` that an array or a slice names."""
+    if not isinstance(X, Csr):
+        return X[rows]
+    return X.take(namespace(X.data).arange(rows.start, rows.stop) if isinstance(rows, slice) else rows)
+
+
 def zero_rows(X: Any) -> Array:
     """Mark the rows that have no entry other than 0."""
     if not isinstance(X, Csr):

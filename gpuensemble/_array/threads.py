@@ -15,6 +15,8 @@ from typing import Any
 import numba
 from threadpoolctl import ThreadpoolController
 
+NAME = "gpuensemble"  # of the pool's threads
+
 
 def count() -> int:
     """Return how many threads to work with: NUMBA_NUM_THREADS, which is all cores by default."""
@@ -24,7 +26,7 @@ def count() -> int:
 @functools.cache
 def pool() -> ThreadPoolExecutor:
     """Return the one pool, which has `count()` threads."""
-    return ThreadPoolExecutor(count(), thread_name_prefix="gpuensemble")
+    return ThreadPoolExecutor(count(), thread_name_prefix=NAME)
 
 
 if hasattr(os, "register_at_fork"):
@@ -37,8 +39,11 @@ def spans(n: int, size: int) -> list[slice]:
 
 
 def over_spans(n: int, size: int, task: Callable[[int, int], None], alone: bool) -> None:
-    """Call task(first, last) over 0 .. n - 1: the pool does it in spans of `size`; `alone` does it here, in one."""
-    if alone or count() == 1:
+    """Call task(first, last) over 0 .. n - 1: the pool does it in spans of `size`; `alone` does it here, in one.
+
+    Inside of the pool it is done here, too: the pool must not wait for itself.
+    """
+    if alone or count() == 1 or threading.current_thread().name.startswith(NAME):
         task(0, n)
         return
     list(pool().map(lambda span: task(span.start, span.stop), spans(n, size)))

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
-from gpuensemble._kernels.cpu import linkage as average
+from gpuensemble._kernels.cpu.graphs import linkage as average
 
 LINKAGES = ("average", "single", "complete")
 

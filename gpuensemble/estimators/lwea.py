@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gpuensemble._array import checks
-from gpuensemble._kernels.cpu import linkage as average
+from gpuensemble._kernels.cpu.graphs import linkage as average
 from gpuensemble._kmeans.labels.lloyd import Renumbered
 from gpuensemble._kmeans.labels.weights import UNIT, entropy_weights
 from gpuensemble._partition import bipartite, linkage, votes

@@ -6,11 +6,11 @@ import numbers
 from collections.abc import Callable
 from typing import Any
 
-from gpuensemble._array import checks, csr, random, threads
-from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
-from gpuensemble._array.progress import with_bar
+from gpuensemble._array import checks, csr, random
+from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._kmeans.features.distances import DISTANCES, Features, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
+from gpuensemble.generate._common import matrix, pair, partitions
 
 
 def random_k(
@@ -66,7 +66,7 @@ def random_k(
     (4, 3)
     """
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
-    X, device, home = _matrix(X, device, distance)
+    X, device, home = matrix(X, device, distance, DISTANCES)
     low, high = _k_range(k_range, X.shape[0])
     n_partitions = checks.integer(n_partitions, "n_partitions", 1)
     with on(device):
@@ -75,7 +75,7 @@ def random_k(
     def partition(i, rng):
         return lloyd(features, int(rng.integers(low, high + 1)), rng)
 
-    return _partitions(partition, X, random.generators(random_state, n_partitions), home, verbose)
+    return partitions(partition, random.generators(random_state, n_partitions), device, home, verbose)
 
 
 def random_features(
@@ -122,7 +122,7 @@ def random_features(
     (4, 3)
     """
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
-    X, device, home = _matrix(X, device, distance)
+    X, device, home = matrix(X, device, distance, DISTANCES)
     n, d = X.shape
     n_clusters = checks.integer(n_clusters, "n_clusters", 1, n, "n_samples")
     n_partitions = checks.integer(n_partitions, "n_partitions", 1)
@@ -136,7 +136,7 @@ def random_features(
             labels[features.square == 0] = -1
         return labels
 
-    return _partitions(partition, X, random.generators(random_state, n_partitions), home, verbose)
+    return partitions(partition, random.generators(random_state, n_partitions), device, home, verbose)
 
 
 def row_segments(
@@ -184,7 +184,7 @@ def row_segments(
     array([2, 2, 2])
     """
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
-    X, device, home = _matrix(X, device, distance)
+    X, device, home = matrix(X, device, distance, DISTANCES)
     n = X.shape[0]
     size = math.ceil(checks.ratio(row_ratio, "row_ratio") * n)
     n_clusters = checks.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")
@@ -200,24 +200,7 @@ def row_segments(
         labels[rows] = lloyd(features.take(rows), n_clusters, rng)
         return labels
 
-    return _partitions(partition, X, draws, home, verbose)
-
-
-def _partitions(partition: Callable[[int, Any], Array], X: Any, draws: list, home: str, verbose: int) -> Array:
-    """Collect the n x r labels of partition(i, generator) in the caller's library; many run at a time on the CPU.
-
-    Each partition has a generator and a single BLAS thread to itself, so threads change nothing but the time.
-    """
-    entries = csr.entries(X)
-    n_partitions = len(draws)
-    device = device_of(entries)
-    with on(device), threads.one_blas_thread():
-        labels = namespace(entries).empty((X.shape[0], n_partitions), "int32")
-        in_turn = threads.each if device == "cpu" else map
-        found = in_turn(partition, range(n_partitions), draws)
-        for i, column in enumerate(with_bar(found, "base partitions", verbose, n_partitions, "partition")):
-            labels[:, i] = column
-    return to_device(labels, home)
+    return partitions(partition, draws, device, home, verbose)
 
 
 def _lloyd(n_init: int, max_iter: int, tol: float, verbose: int) -> Callable[[Features, int, Any], Array]:
@@ -230,27 +213,9 @@ def _lloyd(n_init: int, max_iter: int, tol: float, verbose: int) -> Callable[[Fe
     return lambda features, k, rng: run(features, k, rng).labels
 
 
-def _matrix(X: Any, device: str, distance: str) -> tuple[Any, str, str]:
-    """Check the matrix; return it on the device, the device, and the device of the caller."""
-    checks.choice(distance, "distance", DISTANCES)
-    entries = csr.entries(X)
-    device, home = choose_device(device, entries), device_of(entries)
-    with on(device):
-        X = csr.matrix(X, "X", device)
-        csr.refuse_unfit(X, "X", distance)
-    return X, device, home
-
-
 def _k_range(k_range: Any, n: int) -> tuple[int, int]:
-    """Check the pair of bounds, by default 2 and sqrt(n), and return it."""
-    if k_range is None:
-        return min(2, n), min(n, max(2, round(math.sqrt(n))))
-    if not isinstance(k_range, tuple | list) or len(k_range) != 2:
-        raise TypeError(f"`k_range` must be a pair of integers, got {k_range!r}.")
-    low, high = (checks.integer(k, "k_range", 1, n, "n_samples") for k in k_range)
-    if low > high:
-        raise ValueError(f"`k_range` must be in ascending order, got {tuple(k_range)}.")
-    return low, high
+    """Return the pair of bounds, by default 2 and sqrt(n)."""
+    return (min(2, n), min(n, max(2, round(math.sqrt(n))))) if k_range is None else pair(k_range, n)
 
 
 def enough(n_partitions: Any, n: int, size: int) -> int:

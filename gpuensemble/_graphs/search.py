@@ -1,0 +1,237 @@
+"""The nearest rows of every row: among all rows, by blocks of products, or among those of an inverted file.
+
+Scores are |y|^2 - 2 x.y: squared distances less |x|^2. An inverted file is a k-means of the rows; a row is compared
+with the rows of the few clusters whose centres are nearest to it.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from scipy.sparse import csr_array
+
+from gpuensemble._array import threads
+from gpuensemble._array.csr import Csr, row_sums, some_rows
+from gpuensemble._array.csr import dense as dense_rows
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._kernels.cpu.graphs import nearest as cpu
+from gpuensemble._kmeans.features.lloyd import kmeans
+
+ENTRIES = {"cpu": 1 << 19, "cuda": 1 << 26}  # of a block of scores
+WIDE = {"dense": 1 << 11, "sparse": 1 << 14}  # columns of a block of scores on the CPU
+SPAN = 1 << 14  # rows that look into the lists of an inverted file together
+SAMPLE = 64  # rows of each list that its centre is made from
+ITERATIONS = 10  # of the k-means of an inverted file
+
+
+class Rows(NamedTuple):
+    """These are the rows that are compared, their squared lengths, and the mean that was taken off them, or None."""
+
+    X: Any  # array or Csr
+    square: Array
+    mean: Array | None
+
+    @property
+    def device(self) -> str:
+        """Return where they are."""
+        return device_of(self.square)
+
+    @property
+    def entries(self) -> int:
+        """Return how many scores to work on at a time."""
+        return ENTRIES["cpu" if self.device == "cpu" else "cuda"]
+
+    def take(self, rows: Any) -> Any:
+        """Return some of the rows, named by an array or a slice."""
+        return some_rows(self.X, rows)
+
+
+class Others(NamedTuple):
+    """These are the rows that some are compared with: turned, so that a block of rows is multiplied with them."""
+
+    turned: Any  # columns x rows, dense or SciPy's
+    square: Array
+    names: Array
+
+
+def of_matrix(X: Any, metric: str, mean: Array | None = None) -> Rows:
+    """Take a mean, by default their own, off dense rows, to lose fewer digits; bring rows to length 1 for cosines."""
+    if metric == "cosine":
+        norm = row_sums(X, lambda x, *_: x * x) ** 0.5
+        if isinstance(X, Csr):
+            X = X._replace(data=(X.data / norm[X.rows()]).astype(X.dtype))
+        else:
+            X = (X / norm[:, None]).astype(X.dtype)
+    elif not isinstance(X, Csr):
+        mean = (X.sum(0, dtype="float64") / len(X)).astype(X.dtype) if mean is None else mean
+        X = namespace(X).ascontiguousarray(X - mean)
+    return Rows(X, row_sums(X, lambda x, *_: x * x).astype(X.dtype), mean)
+
+
+def exact(rows: Rows, q: int, chosen: Array | None = None, group: Array | None = None) -> Array:
+    """Find the q nearest of all rows for each row, or for the chosen ones; the nearest come first.
+
+    A row is not its own neighbour, nor are rows of its group, where groups are given.
+    """
+    xp = namespace(rows.square)
+    n = len(rows.square)
+    chosen = xp.arange(n) if chosen is None else chosen
+    group = xp.arange(n) if group is None else group
+    least, kept = _nothing(rows, n, q)
+    wide = min(n, WIDE["sparse" if isinstance(rows.X, Csr) else "dense"] if rows.device == "cpu" else rows.entries)
+    tall = max(1, rows.entries // wide)
+
+    def search(first: int, last: int) -> None:
+        for part in threads.spans(n, wide):
+            others = _others(rows, part)
+            for span in threads.spans(last - first, tall):
+                some = chosen[first + span.start : first + span.stop]
+                keep_nearest(_scores(rows.take(some), others), others.names, some, group, least, kept)
+
+    _in_spans(rows, len(chosen), max(tall, -(-len(chosen) // (4 * threads.count()))), search)
+    return kept[chosen]
+
+
+def inverted(rows: Rows, q: int, n_probes: int, rng: Any) -> Array:
+    """Find the q nearest rows of each row in its `n_probes` nearest lists, sqrt(n) of which hold all rows."""
+    xp = namespace(rows.square)
+    n = len(rows.square)
+    n_lists = max(1, round(n**0.5))
+    sample = to_device(rng.choice(n, min(n, SAMPLE * n_lists), replace=False), rows.device)
+    centers = kmeans(rows.take(sample), n_lists, rng, init="random", max_iter=ITERATIONS).centers
+    probes, _ = nearest_centers(rows, centers, min(n_probes, len(centers)))
+    order = xp.argsort(probes[:, 0], kind="stable")
+    ends = to_host(xp.searchsorted(probes[order, 0], xp.arange(len(centers) + 1)))
+    group = xp.arange(n)
+    least, kept = _nothing(rows, n, q)
+
+    def search(first: int, last: int) -> None:
+        by_list = xp.argsort(probes[first:last].ravel(), kind="stable")
+        lists = probes[first:last].ravel()[by_list]
+        begins = to_host(xp.searchsorted(lists, xp.arange(len(centers) + 1)))
+        for c in range(len(centers)):
+            some = by_list[begins[c] : begins[c + 1]] // probes.shape[1] + first
+            members = order[ends[c] : ends[c + 1]]
+            if len(some) and len(members):
+                keep_nearest(_scores(rows.take(some), _others(rows, members)), members, some, group, least, kept)
+
+    _in_spans(rows, n, SPAN, search)
+    return completed(rows, kept)
+
+
+def completed(rows: Rows, kept: Array) -> Array:
+    """Search exactly for rows of which too few neighbours were found: -1 stands for one that lacks."""
+    short = namespace(kept).nonzero(kept[:, -1] < 0)[0]
+    if len(short):
+        kept[short] = exact(rows, kept.shape[1], short)
+    return kept
+
+
+def nearest_centers(rows: Rows, centers: Array, q: int) -> tuple[Array, Array]:
+    """Find the q nearest centres of each row, the nearest first, and their squared distances."""
+    return nearest_others(rows, Rows(centers, (centers * centers).sum(1), None), q)
+
+
+def nearest_others(rows: Rows, given: Rows, q: int) -> tuple[Array, Array]:
+    """Find the q nearest of the given rows for each row, the nearest first, and their squared distances."""
+    xp = namespace(rows.square)
+    n, p = len(rows.square), len(given.square)
+    # the given rows are numbered after the rows, so that none is left out for being the row itself
+    others, group = _others(given, slice(0, p)), xp.arange(n + p)
+    least, kept = _nothing(rows, n, q)
+    tall = max(1, rows.entries // p)
+
+    def search(first: int, last: int) -> None:
+        for span in threads.spans(last - first, tall):
+            some = slice(first + span.start, first + span.stop)
+            names = xp.arange(some.start, some.stop)
+            keep_nearest(_scores(rows.take(some), others), others.names + n, names, group, least, kept)
+
+    _in_spans(rows, n, SPAN, search)
+    return kept - n, xp.maximum(least + rows.square[:, None], 0)
+
+
+def _in_spans(rows: Rows, n: int, size: int, search: Callable[[int, int], None]) -> None:
+    """Search for spans of rows, in threads on the CPU; each has a single BLAS thread to itself."""
+    with threads.one_blas_thread():
+        if rows.device == "cpu":
+            threads.over_spans(n, size, search, alone=n <= size)
+        else:
+            search(0, n)
+
+
+def _nothing(rows: Rows, n: int, q: int) -> tuple[Array, Array]:
+    """Make empty lists of the nearest: n x q scores and rows."""
+    xp = namespace(rows.square)
+    return xp.full((n, q), xp.inf, rows.square.dtype), xp.full((n, q), -1, "int64")
+
+
+def _others(rows: Rows, names: Any) -> Others:
+    """Turn some of the rows, named by an array or a slice."""
+    found, square = rows.take(names), rows.square[names]
+    if isinstance(names, slice):
+        names = namespace(square).arange(names.start, names.stop)
+    if isinstance(found, Csr) and rows.device == "cpu":
+        return Others(_scipy(found).T.tocsr(), square, names)
+    return Others(_dense(found).T, square, names)
+
+
+def _scores(block: Any, others: Others) -> Array:
+    """Return the scores of a block of rows, by rows."""
+    if isinstance(others.turned, csr_array):
+        product = (_scipy(block) @ others.turned).toarray()
+    else:
+        product = _dense(block) @ others.turned
+    product *= -2
+    product += others.square
+    return product
+
+
+def _dense(X: Any) -> Array:
+    return dense_rows(X, 0, X.shape[0])
+
+
+def _scipy(X: Csr) -> csr_array:
+    return csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+
+
+def keep_nearest(scores: Array, columns: Array, rows: Array, group: Array, least: Array, kept: Array) -> None:
+    """Put columns of low scores into the lists of their rows, but for columns of the row's own group.
+
+    Of equal scores the smaller column comes first.
+    """
+    if device_of(scores) == "cpu":
+        cpu.keep_nearest(scores, columns, rows, group, least, kept)
+        return
+    xp = namespace(scores)
+    scores = xp.where(group[columns] == group[rows][:, None], xp.inf, scores)
+    names = xp.concatenate([kept[rows], xp.broadcast_to(columns, scores.shape)], axis=1)
+    values = xp.concatenate([least[rows], scores], axis=1)
+    names, values = _by_value(names, values)
+    q = least.shape[1]
+    kept[rows], least[rows] = names[:, :q], values[:, :q]
+
+
+def _by_value(names: Array, values: Array) -> tuple[Array, Array]:
+    """Sort each row by values, equal ones by names."""
+    xp = namespace(names)
+    by_name = xp.argsort(names, axis=1, kind="stable")
+    names, values = (xp.take_along_axis(part, by_name, axis=1) for part in (names, values))
+    order = xp.argsort(values, axis=1, kind="stable")
+    return xp.take_along_axis(names, order, axis=1), xp.take_along_axis(values, order, axis=1)
+
+
+def by_distance(rows: Rows, kept: Array) -> tuple[Array, Array]:
+    """Return the neighbours in the order of their squared distances, which come from differences, and these."""
+    xp = namespace(kept)
+    found = xp.empty(kept.shape)
+    if rows.device != "cpu":
+        for span in threads.spans(len(kept), max(1, rows.entries // (kept.shape[1] * rows.X.shape[1]))):
+            block = _dense(rows.take(span)).astype("float64")
+            others = _dense(rows.take(kept[span].ravel())).reshape(*kept[span].shape, -1)
+            found[span] = ((block[:, None] - others) ** 2).sum(2)
+    elif isinstance(rows.X, Csr):
+        parts = rows.X.data, rows.X.indices, rows.X.indptr, rows.X.shape[1]
+        _in_spans(rows, len(kept), SPAN, lambda first, last: cpu.sparse_distances(*parts, kept, first, last, found))
+    else:
+        _in_spans(rows, len(kept), SPAN, lambda first, last: cpu.dense_distances(rows.X, kept, first, last, found))
+    return _by_value(kept, found)

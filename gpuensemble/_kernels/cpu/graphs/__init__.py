@@ -1,0 +1,1 @@
+"""These kernels work on graphs: trees of samples, communities, and the nearest of many rows."""

@@ -1,0 +1,125 @@
+"""Communities of a graph: groups of nodes with more weight between them than chance would put there."""
+
+from typing import Any
+
+from gpuensemble._array import checks, csr, random
+from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
+from gpuensemble._graphs import graph as graphs
+from gpuensemble._graphs import louvain as parallel
+from gpuensemble._graphs.graph import Graph
+from gpuensemble._graphs.steering import steered
+
+STEERED_RUNS = 10  # for a wanted number of communities, at most
+
+
+def louvain(
+    graph: Any,
+    resolution: float = 1.0,
+    target_clusters: int | None = None,
+    *,
+    n_iterations: int = 4,
+    random_state: Any = None,
+    device: str = "auto",
+) -> Array:
+    """Find communities of high modularity, all nodes at once.
+
+    Parameters
+    ----------
+    graph : symmetric n x n matrix
+        Sparse, of SciPy or CuPy, or dense: the weights of edges, at least 0. Weights that are not all integers are
+        rounded to a 2**-20th of the largest, so that sums of them are the same in any order.
+    resolution : float
+        More than 0; the larger, the more communities.
+    target_clusters : int, optional
+        Steer the resolution to this number of communities, in at most ten runs; the run that comes nearest counts.
+        `resolution` is not used then. A graph in separate parts has at least as many communities as parts.
+    n_iterations : int
+        The first finds communities, each further one improves them.
+    random_state : None, int or numpy.random.Generator
+        The seed of all draws.
+    device : str
+        "auto", "cpu", "cuda" or "cuda:N": where to work.
+
+    Returns
+    -------
+    array of n int32
+        Labels from 0 on, by first occurrence, in the caller's library. They are the same on every device.
+
+    Notes
+    -----
+    Louvain's method in parallel: every node moves to the community where it gains most, by a coin, until few gain; then
+    communities become nodes. Between two iterations the communities are taken apart as in Leiden's method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import communities
+    >>> graph = np.kron(np.eye(2), np.ones((4, 4)))  # two groups without an edge between them
+    >>> communities.louvain(graph, random_state=0, device="cpu")
+    array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
+    """
+    resolution = checks.number(resolution, "resolution", 0)
+    n_iterations = checks.integer(n_iterations, "n_iterations", 1)
+    checked, device, home = _graph(graph, device)
+    (rng,) = random.generators(random_state, 1)
+    with on(device):
+        if target_clusters is None:
+            labels = parallel.louvain(checked, resolution, rng, n_iterations)
+        else:
+            target = checks.integer(target_clusters, "target_clusters", 1, checked.n_nodes, "n_nodes")
+            labels = steered(lambda gamma: parallel.louvain(checked, gamma, rng, n_iterations), target, STEERED_RUNS)
+    return to_device(labels, home)
+
+
+def modularity(graph: Any, labels: Any, resolution: float = 1.0, *, device: str = "auto") -> float:
+    """Return the share of the weight inside of communities, less `resolution` times what chance would put there.
+
+    Parameters
+    ----------
+    graph, device
+        As in `louvain`.
+    labels : array of n integers
+        The community of each node.
+    resolution : float
+        More than 0.
+
+    Returns
+    -------
+    float
+        At most 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpuensemble import communities
+    >>> communities.modularity(np.kron(np.eye(2), np.ones((4, 4))), [0, 0, 0, 0, 1, 1, 1, 1], device="cpu")
+    0.5
+    """
+    resolution = checks.number(resolution, "resolution", 0)
+    checked, device, _ = _graph(graph, device)
+    with on(device):
+        labels = checks.vector(labels, "labels", device, checked.n_nodes, "iu")
+        _, labels = namespace(labels).unique(labels, return_inverse=True)
+        return graphs.modularity(checked, labels, resolution)
+
+
+def _graph(value: Any, device: str) -> tuple[Graph, str, str]:
+    """Check a matrix of weights; return the graph on the device, the device, and the device of the caller."""
+    entries = csr.entries(value)
+    device, home = choose_device(device, entries), device_of(entries)
+    with on(device):
+        matrix = csr.matrix(value, "graph", device)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"`graph` must be a square matrix, got shape {tuple(matrix.shape)}.")
+        matrix = matrix if isinstance(matrix, csr.Csr) else _by_rows(matrix)
+        checks.not_negative(matrix.data, "graph")
+        graphs.refuse_lopsided(matrix, "graph")
+        return graphs.of_matrix(matrix), device, home
+
+
+def _by_rows(matrix: Array) -> csr.Csr:
+    """Turn a dense matrix into one by rows."""
+    xp = namespace(matrix)
+    row, column = xp.nonzero(matrix)
+    indptr = xp.searchsorted(row, xp.arange(len(matrix) + 1))
+    return csr.Csr(matrix[row, column], column, indptr, matrix.shape)
