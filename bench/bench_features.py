@@ -1,6 +1,6 @@
 """From features to labels: every way to make base partitions, with several consensus methods, on real data.
 
-python bench/bench_features.py DATA [--sets dev|test|all|NAME,...] [--ways a,b] [--methods c,d] [--seeds 5] [--rows 5000]
+python bench/bench_features.py DATA [--sets dev|aside|all|NAME,...] [--ways a,b] [--methods c,d] [--seeds 5]
 python bench/bench_features.py DATA --single        # k-means, Ward, spectral and HDBSCAN of scikit-learn
 
 DATA holds `.npz` files that are not part of this repository: dense views `X`, `X0`, ..., or CSR as `X_data`,
@@ -54,8 +54,8 @@ WAYS = {
     "spectral": ge.generate.spectral,
     "landmark-spectral": ge.generate.landmark_spectral,
     "random-k": lambda X, k, r, **kw: ge.generate.random_k(X, r, (k, max(k, round(X.shape[0] ** 0.5))), **kw),
-    "random-features": lambda X, k, r, **kw: ge.generate.random_features(X, k, r, **kw),
-    "subsample": lambda X, k, r, **kw: ge.generate.subsample(X, k, r, **kw),
+    "random-features": ge.generate.random_features,
+    "subsample": ge.generate.subsample,
 }
 METHODS = {
     "cluster-walk": lambda k, seed: ge.ClusterWalk(k, random_state=seed, device="cpu"),

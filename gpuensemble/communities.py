@@ -112,7 +112,8 @@ def _graph(value: Any, device: str) -> tuple[Graph, str, str]:
         if matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"`graph` must be a square matrix, got shape {tuple(matrix.shape)}.")
         matrix = matrix if isinstance(matrix, csr.Csr) else _by_rows(matrix)
-        checks.not_negative(matrix.data, "graph")
+        if len(matrix.data):
+            checks.not_negative(matrix.data, "graph")
         graphs.refuse_lopsided(matrix, "graph")
         return graphs.of_matrix(matrix), device, home
 

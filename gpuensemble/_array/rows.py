@@ -1,4 +1,4 @@
-"""This module hashes rows of codes, and finds the distinct ones."""
+"""This module hashes rows of codes, finds the distinct ones, and numbers labels."""
 
 from gpuensemble._array.devices import Array, namespace
 
@@ -50,3 +50,10 @@ def _equal_rows(codes: Array, other: Array) -> bool:
     for i in range(codes.shape[1]):
         same &= codes[:, i] == codes[other, i]
     return bool(same.all())
+
+
+def by_first_occurrence(labels: Array) -> Array:
+    """Number labels from 0, in the order in which they first occur: rounding must not choose the numbers."""
+    xp = namespace(labels)
+    _, first, found = xp.unique(labels, return_index=True, return_inverse=True)
+    return xp.argsort(xp.argsort(first))[found].astype("int32")

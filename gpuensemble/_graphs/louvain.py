@@ -8,6 +8,7 @@ rounded operations: labels are the same on every device and for any number of th
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of, namespace
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._graphs.graph import Graph, by_rows
 from gpuensemble._kernels.cpu.graphs import communities as cpu
 
@@ -24,11 +25,11 @@ def louvain(graph: Graph, resolution: float, rng: Any, n_iterations: int) -> Arr
     """
     label = _joined(graph, _own(graph), resolution, rng)
     for _ in range(n_iterations - 1):
-        parts = _numbered(_swept(_inside(graph, label), _own(graph), resolution, rng, graph.degrees()))
-        of_part = namespace(label).empty(int(parts.max()) + 1, "int32")
-        of_part[parts] = label  # each part is inside of one community
+        parts = by_first_occurrence(_swept(_inside(graph, label), _own(graph), resolution, rng, graph.degrees()))
+        _, first = namespace(parts).unique(parts, return_index=True)
+        of_part = label[first]  # each part is inside of one community
         level = contracted(graph, parts, len(of_part))
-        label = _settled(graph, _joined(level, _numbered(of_part), resolution, rng)[parts], resolution, rng)
+        label = _settled(graph, _joined(level, by_first_occurrence(of_part), resolution, rng)[parts], resolution, rng)
     return label
 
 
@@ -55,7 +56,7 @@ def _inside(graph: Graph, label: Array) -> Graph:
 
 
 def _settled(graph: Graph, label: Array, resolution: float, rng: Any) -> Array:
-    return _numbered(_swept(graph, label, resolution, rng, graph.degrees()))
+    return by_first_occurrence(_swept(graph, label, resolution, rng, graph.degrees()))
 
 
 def _swept(graph: Graph, label: Array, resolution: float, rng: Any, degree: Array) -> Array:
@@ -123,12 +124,3 @@ def _coins(xp: Any, n: int, seed: int) -> Array:
         value *= xp.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
         value ^= value >> xp.uint64(29)
     return (value >> xp.uint64(40)) & xp.uint64(1) == 1
-
-
-def _numbered(label: Array) -> Array:
-    """Number the communities that are left from 0, by their first node."""
-    xp = namespace(label)
-    _, first, which = xp.unique(label, return_index=True, return_inverse=True)
-    rank = xp.empty(len(first), "int32")
-    rank[xp.argsort(first)] = xp.arange(len(first), dtype="int32")
-    return rank[which]

@@ -1,6 +1,7 @@
 """The resolution of a community search is steered to a wanted number of communities by the runs so far."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,19 +31,24 @@ class Steering:
         self.runs.append((math.log(k), math.log(resolution)))
 
 
-def steered(search: Any, target: int, n_runs: int) -> Any:
+def steered(
+    search: Callable, target: int, n_runs: int, steering: Steering | None = None, within: tuple[float, float] = (0, 0)
+) -> Any:
     """Search for `target` communities; return the labels of the run that came nearest, the first of such runs.
 
-    `search(resolution)` gives labels from 0 on.
+    `search(resolution)` gives labels from 0 on. A run ends the search if it hits the target, or if its number of
+    communities is between two bounds. `steering` remembers earlier runs. One community where more are wanted is never
+    near.
     """
-    steering, best, missed = Steering(), None, math.inf
+    steering, best, least = steering or Steering(), None, math.inf
     for _ in range(n_runs):
         resolution = steering.resolution(target)
         labels = search(resolution)
         k = int(labels.max()) + 1
-        if abs(math.log(k / target)) < missed:
-            best, missed = labels, abs(math.log(k / target))
-        if k == target:
-            break
         steering.saw(resolution, k)
+        missed = math.inf if k == 1 < target else abs(math.log(k / target))
+        if best is None or missed < least:
+            best, least = labels, missed
+        if k == target or within[0] <= k <= within[1]:
+            break
     return best

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
 from gpuensemble._partition import bipartite
-from gpuensemble._partition.linkage import by_first_occurrence
 from gpuensemble._partition.spectral import affinity_points
 from gpuensemble._tables.blocks import Table
 from gpuensemble._tables.counts import contingencies, contingency, sizes

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import squareform
 
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._kernels.cpu.graphs import linkage as average
 
 LINKAGES = ("average", "single", "complete")
@@ -59,9 +60,3 @@ def cut(merges: Any, n_clusters: int) -> Any:
     for node in range(2 * n - 2, -1, -1):  # from the top down: a cluster is merged into one with a higher number
         top[node] = top[top[node]]
     return by_first_occurrence(top[:n])
-
-
-def by_first_occurrence(labels: Any) -> Any:
-    """Number labels anew, in the order in which they first occur."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse].astype("int32")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from gpuensemble._partition.linkage import by_first_occurrence
+from gpuensemble._array.rows import by_first_occurrence
 
 UNITS = 10_000  # of the largest edge, which has to be an integer
 MOST = 1 << 30  # of the sum of the weights of nodes, which are integers of 32 bits

@@ -3,6 +3,7 @@
 from typing import Any
 
 from gpuensemble._array.devices import Array, namespace
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._linear.eigen import leading
@@ -34,5 +35,4 @@ def point_labels(points: Array, n_clusters: int, merged: Merged, rng: Any) -> Ar
     chosen, weight = xp.ascontiguousarray(points[merged.first]), merged.multiplicity.astype("float64")
     with one_blas_thread():
         found = features.kmeans(chosen, n_clusters, rng, sample_weight=weight, n_init=10).labels
-    _, first, found = xp.unique(found, return_index=True, return_inverse=True)
-    return xp.argsort(xp.argsort(first))[found].astype("int32")[merged.group]
+    return by_first_occurrence(found)[merged.group]

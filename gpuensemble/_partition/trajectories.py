@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array import checks
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.labels.statistics import inverse
 from gpuensemble._linear.eigen import leading
 from gpuensemble._partition.clusters import walk_cosines
 from gpuensemble._partition.distinct import Distinct
-from gpuensemble._partition.linkage import by_first_occurrence
 
 MOST = 20  # neighbours and steps by default
 

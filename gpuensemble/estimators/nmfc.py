@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._array import checks
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._partition import bipartite, distinct
 from gpuensemble._partition.distinct import Distinct
-from gpuensemble._partition.linkage import by_first_occurrence
 from gpuensemble._tables.blocks import Table, whole
 from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus, RowsConsensus
 

@@ -12,14 +12,15 @@ from gpuensemble._graphs.bridges import bridged
 from gpuensemble._graphs.embedding import embedded
 from gpuensemble._graphs.louvain import louvain
 from gpuensemble._graphs.nearest import METHODS, METRICS, nearest_rows
-from gpuensemble._graphs.steering import Steering
+from gpuensemble._graphs.steering import Steering, steered
 from gpuensemble._kmeans.features.distances import prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble.generate._common import around, drawn, in_turn, jobs, matrix, partitions
 
 NEIGHBORS = (5, 8, 10, 15, 20)
 PROBES = 10  # of an inverted file
-REDRAWS = 5  # of a partition of fewer than two clusters, at most
+RUNS = 5  # of a search for communities, at most, until their number is in the range, or beyond it by less than NEAR
+NEAR = 1.5
 
 
 def neighbor_graph(
@@ -88,6 +89,7 @@ def neighbor_graph(
     (20, 3)
     """
     checks.choice(method, "method", ("louvain", "leiden"))
+    find = louvain if method == "louvain" else libraries.leiden
     checks.choice(search, "search", METHODS)
     sizes = _neighbor_counts(n_neighbors)
     X, device, home = matrix(X, device, distance, METRICS, dtype)
@@ -97,17 +99,19 @@ def neighbor_graph(
     first, *draws = random.generators(random_state, 1 + len(sizes))
     with on(device):
         rows = searching.of_matrix(X, distance)
-        found, _ = nearest_rows(rows, max(sizes), search, PROBES, first)
-        labels = namespace(found).empty((n, r), "int32")
+        near, _ = nearest_rows(rows, max(sizes), search, PROBES, first)
+        labels = namespace(near).empty((n, r), "int32")
         # the largest graph first, so that threads end at about the same time
         order = sorted(range(min(len(sizes), r)), key=lambda i: -sizes[i])
         with bar("base partitions", checks.integer(verbose, "verbose", 0), r, "partition") as show:
 
             def of_size(i: int, rng: Any) -> None:
-                graph = bridged(graphs.of_neighbors(found, min(sizes[i], n - 1)), rows, n_clusters, rng)
-                steering = Steering()
+                graph = bridged(graphs.of_neighbors(near, min(sizes[i], n - 1)), rows, n_clusters, rng)
+                steering, within = Steering(), (max(2, low / NEAR), high * NEAR)
                 for column in range(i, r, len(sizes)):
-                    labels[:, column] = _communities(graph, drawn(low, high, rng), method, steering, rng)
+                    target = drawn(low, high, rng)
+                    found = steered(lambda gamma: find(graph, gamma, rng, 1), target, RUNS, steering, within)
+                    labels[:, column] = found
                     show()
 
             for _ in in_turn(of_size, order, [draws[i] for i in order], device, n_jobs):
@@ -121,20 +125,6 @@ def _neighbor_counts(value: Any) -> list[int]:
     if not values:
         raise ValueError("`n_neighbors` must be an integer or several, got none.")
     return [checks.integer(q, "n_neighbors", 1) for q in values]
-
-
-def _communities(graph: graphs.Graph, target: int, method: str, steering: Steering, rng: Any) -> Array:
-    """Find communities at the resolution that the runs so far point to; fewer than two are searched for again."""
-    for _ in range(REDRAWS):
-        resolution = steering.resolution(target)
-        find = louvain if method == "louvain" else libraries.leiden
-        labels = find(graph, resolution, rng, 1)
-        n_found = int(labels.max()) + 1
-        steering.saw(resolution, n_found)
-        if n_found > 1 or target == 1:
-            break
-        target += 1
-    return labels
 
 
 def spectral(

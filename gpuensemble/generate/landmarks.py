@@ -5,6 +5,7 @@ from typing import Any
 from gpuensemble._array import checks, random
 from gpuensemble._array.csr import some_rows
 from gpuensemble._array.devices import Array, namespace, to_device
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._graphs.landmarks import SAMPLE, landmarks
 from gpuensemble._graphs.nearest import METRICS
 from gpuensemble.generate._common import around, drawn, jobs, matrix, partitions
@@ -70,7 +71,7 @@ def landmark_spectral(
         rows = to_device(rng.choice(n, SAMPLE, replace=False), device) if n > SAMPLE else None
         found = landmarks(X if rows is None else some_rows(X, rows), distance, drawn(low, high, rng), p, q, rng)
         blocks = [found.labels(some_rows(X, slice(first, min(first + BLOCK, n)))) for first in range(0, n, BLOCK)]
-        return namespace(*blocks).concatenate(blocks)
+        return by_first_occurrence(namespace(*blocks).concatenate(blocks))
 
     return partitions(partition, draws, device, home, checks.integer(verbose, "verbose", 0), jobs(n_jobs))
 

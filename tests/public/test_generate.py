@@ -18,6 +18,10 @@ MAKERS = {
     "random_k": generate.random_k,
     "random_features": lambda X, **more: generate.random_features(X, 3, **more),
     "row_segments": lambda X, **more: generate.row_segments(X, 3, **more),
+    "neighbor_graph": lambda X, **more: generate.neighbor_graph(X, 3, **more),
+    "spectral": lambda X, **more: generate.spectral(X, 3, **more),
+    "landmark_spectral": lambda X, **more: generate.landmark_spectral(X, 3, k_range=(3, 3), **more),
+    "subsample": lambda X, **more: generate.subsample(X, 3, **more),
 }
 
 
@@ -123,7 +127,7 @@ def test_numbers_of_clusters_are_in_the_range():
 
 def test_one_row_and_one_column(make):
     assert generate.random_k([[1.0]], 3).tolist() == [[0, 0, 0]]
-    assert set(make(np.arange(30.0)[:, None], n_partitions=5).max(0) + 1) <= {2, 3, 4, 5}
+    assert set(make(np.arange(30.0)[:, None], n_partitions=5).max(0) + 1) <= {2, 3, 4, 5, 6}
 
 
 def test_clear_clusters_are_found():
@@ -216,11 +220,8 @@ def test_a_row_of_zeros_has_no_direction(make, as_given):
 COMMON = [
     ({"n_partitions": -1}, ValueError, r"`n_partitions` must be at least 1, got -1\."),
     ({"n_partitions": 2.0}, TypeError, r"`n_partitions` must be an integer, got 2\.0 of type float\."),
-    ({"distance": "l1"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine', 'kl', got 'l1'\."),
-    ({"n_init": 0}, ValueError, r"`n_init` must be at least 1, got 0\."),
-    ({"max_iter": 0}, ValueError, r"`max_iter` must be at least 1, got 0\."),
-    ({"tol": -1.0}, ValueError, r"`tol` must be a number of at least 0, got -1\.0\."),
-    ({"tol": "x"}, ValueError, r"`tol` must be a number of at least 0, got 'x'\."),
+    ({"distance": "l1"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine'.*, got 'l1'\."),
+    ({"verbose": -1}, ValueError, r"`verbose` must be at least 0, got -1\."),
     (
         {"random_state": -1},
         ValueError,
@@ -239,6 +240,21 @@ COMMON = [
 def test_bad_options(make, options, error, sentence):
     with pytest.raises(error, match=sentence):
         make(table(), **options)
+
+
+OF_KMEANS = [
+    ({"n_init": 0}, ValueError, r"`n_init` must be at least 1, got 0\."),
+    ({"max_iter": 0}, ValueError, r"`max_iter` must be at least 1, got 0\."),
+    ({"tol": -1.0}, ValueError, r"`tol` must be a number of at least 0, got -1\.0\."),
+    ({"tol": "x"}, ValueError, r"`tol` must be a number of at least 0, got 'x'\."),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "sentence"), OF_KMEANS)
+@pytest.mark.parametrize("name", ["random_k", "random_features", "row_segments"])
+def test_bad_options_of_k_means(name, options, error, sentence):
+    with pytest.raises(error, match=sentence):
+        MAKERS[name](table(), **options)
 
 
 OWN = [
@@ -286,6 +302,21 @@ OWN = [
         ValueError,
         r"`n_partitions` must be at least 5 for segments of 24 rows to reach all n_samples=120, got 4\.",
     ),
+    ("neighbor_graph", {"n_neighbors": ()}, ValueError, r"`n_neighbors` must be an integer or several, got none\."),
+    ("neighbor_graph", {"n_neighbors": (5, 0)}, ValueError, r"`n_neighbors` must be at least 1, got 0\."),
+    ("neighbor_graph", {"method": "walk"}, ValueError, r"`method` must be one of 'louvain', 'leiden', got 'walk'\."),
+    ("neighbor_graph", {"search": "all"}, ValueError, r"`search` must be one of 'auto', .*, got 'all'\."),
+    ("neighbor_graph", {"k_range": (2, 121)}, ValueError, r"`k_range` must be between 1 and n_samples=120, got 121\."),
+    ("neighbor_graph", {"n_clusters": 0}, ValueError, r"`n_clusters` must be between 1 and n_samples=120, got 0\."),
+    ("neighbor_graph", {"n_jobs": 0}, ValueError, r"`n_jobs` must be at least 1, got 0\."),
+    ("neighbor_graph", {"dtype": "int8"}, ValueError, r"`dtype` must be one of 'float32', 'float64', got 'int8'\."),
+    ("spectral", {"n_neighbors": 0}, ValueError, r"`n_neighbors` must be at least 1, got 0\."),
+    ("landmark_spectral", {"n_landmarks": 0}, ValueError, r"`n_landmarks` must be between 1 and 120, got 0\."),
+    ("landmark_spectral", {"n_neighbors": 0}, ValueError, r"`n_neighbors` must be at least 1, got 0\."),
+    ("subsample", {"clusterer": "ward"}, ValueError, r"`clusterer` must be one of 'kmeans', got 'ward'\."),
+    ("subsample", {"clusterer": 3}, TypeError, r"`clusterer` must be .*, got int\."),
+    ("subsample", {"clusterer": lambda X, k, seed: [0]}, ValueError, r"`labels of `clusterer`` must have .*"),
+    ("subsample", {"row_ratio": 0.0}, ValueError, r"`row_ratio` must be .*, got 0\.0\."),
 ]
 
 

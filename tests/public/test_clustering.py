@@ -1,0 +1,144 @@
+"""From features to labels: the estimator, its parts and parameters, prediction, and one sentence for bad input."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits, make_moons
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import gpuensemble as ge
+from gpuensemble._array.devices import namespace, to_host
+from gpuensemble.clustering import WAYS
+
+
+def table(n=150, d=6):
+    return 8 * np.eye(3, d)[np.arange(n) % 3] + np.random.default_rng(0).standard_normal((n, d))
+
+
+TRUTH = np.arange(150) % 3
+
+
+def fitted(X=None, **options):
+    return ge.ConsensusClustering(3, **{"random_state": 0, "device": "cpu", **options}).fit(table() if X is None else X)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_finds_clear_clusters(way):
+    found = fitted(partitions=way)
+    assert ge.metrics.ari(TRUTH, found.labels_) == 1
+    assert found.base_labels_.shape == (150, 20)
+    assert found.n_features_in_ == 6
+    assert found.confidence_.shape == (150,)
+
+
+@pytest.mark.parametrize("method", ["cluster-walk", "lwgp", "kcc", "eac", ge.SEC(9, n_init=2)])
+def test_any_consensus(method):
+    found = fitted(consensus=method, n_partitions=5)
+    assert ge.metrics.ari(TRUTH, found.labels_) == 1
+    assert found.consensus_.n_clusters == 3
+
+
+def test_digits_are_told_apart_better_than_by_k_means():
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))
+    X, y = X[rows], y[rows]
+    found = ge.ConsensusClustering(10, random_state=0, device="cpu").fit_predict(X)
+    single = KMeans(10, n_init=10, random_state=0).fit_predict(X)
+    assert ge.metrics.nmi(y, found) > 0.88
+    assert ge.metrics.nmi(y, single) < 0.78
+
+
+def test_clusters_need_not_be_round():
+    X, y = make_moons(500, noise=0.05, random_state=0)
+    assert ge.metrics.ari(y, ge.ConsensusClustering(2, random_state=0, device="cpu").fit_predict(X)) == 1
+
+
+def test_every_library_gives_the_same(xp):
+    X = table()
+    expected = fitted(X)
+    found = fitted(xp.asarray(X), device="auto")
+    assert namespace(found.labels_) is xp
+    np.testing.assert_array_equal(to_host(found.base_labels_), expected.base_labels_)
+    assert ge.metrics.ari(to_host(found.labels_), expected.labels_) == 1
+    predicted = found.predict(xp.asarray(X + 0.1))
+    assert namespace(predicted) is xp
+    assert ge.metrics.ari(to_host(predicted), expected.predict(X + 0.1)) == 1
+
+
+@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("as_given", [np.asarray, sparse.csr_array, pd.DataFrame, np.ndarray.tolist])
+def test_prediction_keeps_labels_and_votes(distance, as_given):
+    X = table()
+    found = fitted(as_given(X), distance=distance)
+    np.testing.assert_array_equal(found.predict(as_given(X)), found.labels_)
+    new = X + 0.3 * np.random.default_rng(1).standard_normal(X.shape)
+    assert ge.metrics.ari(found.labels_, found.predict(as_given(new))) == 1
+
+
+def test_the_nearest_row_counts_most():
+    X = np.array([[0.0], [1], [2], [10], [11], [12]])
+    found = ge.ConsensusClustering(2, partitions=np.repeat([[0], [1]], 3, axis=0), device="cpu").fit(X)
+    first, second = found.labels_[[0, 3]]
+    assert found.predict([[2.5], [5.9], [9.0]]).tolist() == [first, first, second]
+
+
+def test_a_function_and_a_table_as_partitions():
+    X = table()
+
+    def three_times(X, n_clusters, n_partitions, seed):
+        return ge.generate.random_k(X, n_partitions, (n_clusters, n_clusters), seed)
+
+    found = fitted(X, partitions=three_times, n_partitions=4)
+    assert found.base_labels_.shape == (150, 4)
+    again = fitted(X, partitions=found.base_labels_)
+    assert ge.metrics.ari(again.labels_, found.labels_) == 1
+
+
+def test_arguments_of_the_way_are_passed_on():
+    few, many = (fitted(partition_params={"k_range": (k, k), "n_neighbors": 10}) for k in (3, 20))
+    assert few.base_labels_.max() + 1 < 6
+    assert many.base_labels_.max() + 1 > 12
+
+
+def test_it_is_an_estimator_of_scikit_learn():
+    model = ge.ConsensusClustering(3, random_state=0, device="cpu")
+    assert clone(model).get_params() == model.get_params()
+    labels = make_pipeline(StandardScaler(), model).fit_predict(table())
+    assert ge.metrics.ari(TRUTH, labels) == 1
+    found = fitted()
+    loaded = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(loaded.predict(table() + 0.1), found.predict(table() + 0.1))
+
+
+def test_the_same_seed_gives_the_same():
+    np.testing.assert_array_equal(fitted().base_labels_, fitted().base_labels_)
+    assert not np.array_equal(fitted().base_labels_, fitted(random_state=1).base_labels_)
+
+
+BAD = [
+    ({"n_clusters": 151}, ValueError, r"`n_clusters` must be between 1 and n_samples=150, got 151\."),
+    ({"partitions": "knn"}, ValueError, r"`partitions` must be one of 'neighbor-graph', .*, got 'knn'\."),
+    ({"partitions": np.zeros((3, 2))}, ValueError, r"`partitions` must be a table of labels with n_samples=150 rows"),
+    ({"partitions": 7}, ValueError, r"`partitions` must be a table of labels with n_samples=150 rows, got 7\."),
+    ({"consensus": "best"}, ValueError, r"`consensus` must be one of .*, got 'best'\."),
+    ({"consensus": ge.SEC}, TypeError, r"`consensus` must be the name of a method or an estimator of a table"),
+    ({"distance": "kl"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine', got 'kl'\."),
+    ({"n_partitions": 0}, ValueError, r"`n_partitions` must be at least 1, got 0\."),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "sentence"), BAD)
+def test_bad_parameters(options, error, sentence):
+    with pytest.raises(error, match=sentence):
+        ge.ConsensusClustering(**{"n_clusters": 3, "device": "cpu", **options}).fit(table())
+
+
+def test_prediction_wants_the_columns_of_fit():
+    with pytest.raises(ValueError, match=r"`X` must have n_features=6 columns, got 2\."):
+        fitted().predict(np.ones((3, 2)))
