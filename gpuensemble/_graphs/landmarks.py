@@ -30,6 +30,12 @@ class Landmarks(NamedTuple):
     projection: Array  # landmarks x eigenvectors
     means: Array  # clusters x eigenvectors
 
+    def moved(self, device: str) -> "Landmarks":
+        """Return it on a device."""
+        mean = None if self.mean is None else to_device(self.mean, device)
+        parts = {name: to_device(getattr(self, name), device) for name in ("centers", "projection", "means")}
+        return self._replace(mean=mean, **parts)
+
     def labels(self, X: Any) -> Array:
         """Find the labels of rows, an array or a `Csr`."""
         rows = of_matrix(X, self.metric, self.mean)
@@ -48,12 +54,17 @@ class Landmarks(NamedTuple):
         return out / xp.where(norm > 0, norm, 1)
 
 
+def sampled(n: int, rng: Any) -> Any:
+    """Draw the rows, ascending, on the host, that landmarks are made from; None stands for all n."""
+    return None if n <= SAMPLE else namespace().sort(rng.choice(n, SAMPLE, replace=False))
+
+
 def landmarks(X: Any, metric: str, n_clusters: int, n_landmarks: int, n_neighbors: int, rng: Any) -> Landmarks:
     """Make landmarks of a sample of rows, and cut the graph that links rows to them, into clusters."""
     xp = namespace(X.data if hasattr(X, "indptr") else X)
     rows = of_matrix(X, metric)
-    n, device = len(rows.square), rows.device
-    some = to_device(rng.choice(n, min(n, PER_LANDMARK * n_landmarks), replace=False), device)
+    n = len(rows.square)
+    some = to_device(rng.choice(n, min(n, PER_LANDMARK * n_landmarks), replace=False), rows.device)
     centers = kmeans(rows.take(some), n_landmarks, rng, init="random", max_iter=ITERATIONS).centers
     near, distances = nearest_centers(rows, centers, min(n_neighbors, len(centers)))
     width = 2 * max(float((distances**0.5).mean()), 1e-150) ** 2

@@ -6,7 +6,7 @@ from gpuensemble._array import checks, random
 from gpuensemble._array.csr import some_rows
 from gpuensemble._array.devices import Array, namespace, to_device
 from gpuensemble._array.rows import by_first_occurrence
-from gpuensemble._graphs.landmarks import SAMPLE, landmarks
+from gpuensemble._graphs.landmarks import landmarks, sampled
 from gpuensemble._graphs.nearest import METRICS
 from gpuensemble.generate._common import around, drawn, jobs, matrix, partitions
 
@@ -68,8 +68,8 @@ def landmark_spectral(
     draws = random.generators(random_state, checks.integer(n_partitions, "n_partitions", 1))
 
     def partition(i: int, rng: Any) -> Array:
-        rows = to_device(rng.choice(n, SAMPLE, replace=False), device) if n > SAMPLE else None
-        found = landmarks(X if rows is None else some_rows(X, rows), distance, drawn(low, high, rng), p, q, rng)
+        rows, k = sampled(n, rng), drawn(low, high, rng)
+        found = landmarks(X if rows is None else some_rows(X, to_device(rows, device)), distance, k, p, q, rng)
         blocks = [found.labels(some_rows(X, slice(first, min(first + BLOCK, n)))) for first in range(0, n, BLOCK)]
         return by_first_occurrence(namespace(*blocks).concatenate(blocks))
 

@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 import gpuensemble as ge
 from gpuensemble import segments
 from gpuensemble._cli.main import main
+from gpuensemble.segments._partitions import Base
 from support import two_workers
 
 
@@ -37,7 +38,8 @@ def stored(kind, X, path):
 def test_the_partitions_are_those_of_the_array_in_memory(kind, dtype, tmp_path):
     _, X = blobs(dtype=dtype)
     path = tmp_path / "labels.npy"
-    segments.write(stored(kind, X, tmp_path), 4, path, 12, 0.25, "sqeuclidean", 7, "cpu", None, 0)
+    base = Base("segments", 4, 12, 0.25, "sqeuclidean", 7, "cpu", None)
+    segments.write(stored(kind, X, tmp_path), base, path)
     expected = ge.generate.row_segments(X, 4, 12, 0.25, random_state=7, device="cpu")
     found = np.load(path)
     assert found.dtype == "int8"
