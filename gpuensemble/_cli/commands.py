@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from gpuensemble import generate, metrics, segments
+from gpuensemble import metrics, segments
 from gpuensemble._array.devices import to_host
 from gpuensemble._cli import demo, files
 from gpuensemble.estimators._base import registry
@@ -62,45 +62,13 @@ def fit_views(
     return _consensus(estimator, table, matrices, out, False, **more) | {"views": len(views)}
 
 
-def make_partitions(
-    path: str,
-    n_partitions: int,
-    clusters: tuple[int, int | None],
-    how: str,
-    ratio: float | None,
-    distance: str,
-    seed: int,
-    device: str,
-    out: str | None,
-    drop: list[str],
-    id_column: str | None,
-    header: bool | None,
-    verbose: int,
-) -> dict[str, Any]:
-    """Make base partitions of a table of features."""
-    files.check_output(out)
-    table = files.read_features(path, id_column, header, tuple(drop))
-    low, high = clusters
-    common: dict[str, Any] = {"random_state": seed, "device": device, "distance": distance, "verbose": verbose}
-    if how == "random-k":
-        high = max(low, round(table.values.shape[0] ** 0.5)) if high is None else high
-        labels = generate.random_k(table.values, n_partitions, (low, high), **common)
-    elif high is not None:
-        raise ValueError(f"`-k` must be one number for --how {how}, got {low}-{high}.")
-    elif how == "random-features":
-        labels = generate.random_features(table.values, low, n_partitions, ratio or 0.5, **common)
-    else:
-        labels = generate.row_segments(table.values, low, n_partitions, ratio or 0.2, **common)
-    columns = {f"p{i}": labels[:, i] for i in range(labels.shape[1])}
-    return _written(columns, table, out) | {"samples": len(labels), "partitions": labels.shape[1]}
-
-
 def fit_segments(
     path: str,
     n_clusters: int,
     labels: str,
     out: str,
-    n_partitions: int,
+    partitions: str,
+    n_partitions: int | None,
     row_ratio: float,
     base_clusters: int | None,
     distance: str,
@@ -112,13 +80,14 @@ def fit_segments(
     settings: list[str],
     verbose: int,
 ) -> dict[str, Any]:
-    """Find the consensus of base partitions of random rows of features that need not fit into memory."""
+    """Find the consensus of base partitions of features that need not fit into memory."""
     start = time.perf_counter()
     with _client(scheduler) as client:
         fitted = segments.consensus(
             path,
             n_clusters,
             labels,
+            partitions=partitions,
             n_partitions=n_partitions,
             row_ratio=row_ratio,
             base_clusters=base_clusters,
@@ -135,7 +104,7 @@ def fit_segments(
     return {
         "method": "SEC",
         "samples": len(fitted.labels_),
-        "partitions": n_partitions,
+        "partitions": fitted.n_features_in_,
         "clusters": fitted.centers_.shape[1],
         "objective": fitted.objective_,
         "iterations": fitted.n_iter_,
@@ -200,17 +169,8 @@ def _consensus(
         "iterations": estimator.n_iter_,
         "device": estimator.device_,
         "seconds": seconds,
-        **_written(columns, table, out),
+        **files.written(columns, table, out),
     }
-
-
-def _written(columns: dict[str, Any], table: files.FileTable, out: str | None) -> dict[str, Any]:
-    """Say where the columns are: in the file, or in the report itself."""
-    ids = {} if table.ids is None else {"ids": table.id_name}
-    if out is not None:
-        files.write(out, columns, table)
-        return {"out": out} | ids
-    return {"table": files.frame(columns, table)} | ids
 
 
 def _parsed(settings: list[str]) -> dict[str, Any]:

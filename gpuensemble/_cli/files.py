@@ -146,6 +146,15 @@ def write(path: str, columns: dict[str, Any], table: FileTable) -> None:
             frame(columns, table).to_csv(file, index=False, sep=text.separator(path), mode="wb")
 
 
+def written(columns: dict[str, Any], table: FileTable, out: str | None) -> dict[str, Any]:
+    """Write columns into a file, if one is named; say for a report where they are: there, or in the report itself."""
+    ids = {} if table.ids is None else {"ids": table.id_name}
+    if out is not None:
+        write(out, columns, table)
+        return {"out": out} | ids
+    return {"table": frame(columns, table)} | ids
+
+
 def frame(columns: dict[str, Any], table: FileTable) -> Any:
     """Put columns of labels beside the ids of the table that they belong to, as a DataFrame."""
     import pandas

@@ -7,11 +7,12 @@ import sys
 import warnings
 from typing import Any
 
-from gpuensemble import __version__
-from gpuensemble._cli import commands, demo, files
+from gpuensemble import __version__, segments
+from gpuensemble._cli import commands, demo, features, files
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.doctor import run as doctor
 from gpuensemble._tables.files import first_line
+from gpuensemble.clustering import WAYS
 from gpuensemble.estimators._base import registry
 
 FILES = """Tables are CSV, TSV, Parquet, NPY or NPZ files, by their ending. The first line of a text file is taken for
@@ -95,13 +96,18 @@ def _fit_views(**options: Any) -> tuple[Any, str, int]:
 
 
 def _generate(**options: Any) -> tuple[Any, str, int]:
-    report = commands.make_partitions(**options, verbose=_verbose())
+    report = features.make_partitions(**options, verbose=_verbose())
     return report, _text(report, "{samples} samples x {partitions} partitions"), 0
+
+
+def _cluster(**options: Any) -> tuple[Any, str, int]:
+    report = features.cluster(**options, verbose=_verbose())
+    return report, _text(report, "{samples} samples, {partitions} base partitions"), 0
 
 
 def _fit_segments(**options: Any) -> tuple[Any, str, int]:
     report = commands.fit_segments(**options, verbose=_verbose())
-    return report, _text(report, "{samples} samples x {partitions} partitions of random rows"), 0
+    return report, _text(report, "{samples} samples x {partitions} partitions"), 0
 
 
 def _score(at_least: list[tuple[str, float]], **options: Any) -> tuple[Any, str, int]:
@@ -146,6 +152,13 @@ def _parser() -> argparse.ArgumentParser:
     _running(one)
 
     one = command(
+        *("cluster", _cluster, "clusters of a table of features: base partitions, and their consensus"),
+        *("features.csv -k 10 --out clusters.csv", "counts.npz -k 5 --distance cosine --confidence --out clusters.csv"),
+        "iris.csv -k 3 --drop species --labels partitions.csv --plot heat.png --out clusters.csv",
+    )
+    _clustering(one)
+
+    one = command(
         *("fit", _fit, "the consensus of a table of labels, samples x partitions"),
         *("labels.csv -k 10 --out consensus.csv", "labels.csv -k 10 --method kcc --set utility=entropy"),
         "labels.parquet -k 10 --id barcode --out consensus.parquet --plot heat.png",
@@ -164,15 +177,16 @@ def _parser() -> argparse.ArgumentParser:
         _consensus(one, tuple(registry.of_views()), "cmvc")
 
     one = command(
-        *("generate", _generate, "base partitions of a table of features, by k-means"),
-        *("features.csv -r 100 -k 10 --out labels.csv", "counts.npz -r 50 -k 5-20 --distance cosine --out labels.npy"),
+        *("generate", _generate, "base partitions of a table of features"),
+        *("features.csv -k 10 --out labels.csv", "counts.npz -r 50 -k 5-20 --distance cosine --out labels.npy"),
         "iris.csv -r 100 -k 3 --drop species --how row-segments --ratio 0.5 --out labels.csv",
     )
     _generating(one)
 
     one = command(
-        *("fit-segments", _fit_segments, "the consensus of base partitions of random rows, out of memory"),
+        *("fit-segments", _fit_segments, "clusters of features that need not fit into memory"),
         *("features.npy -k 10 --labels labels.npy --out consensus.npy",),
+        *("features.npy -k 10 --partitions landmark-spectral --labels labels.npy --out consensus.npy",),
         "features.zarr -k 10 --labels labels.npy --out consensus.npy --scheduler tcp://10.0.0.1:8786",
     )
     _segmenting(one)
@@ -217,16 +231,32 @@ def _consensus(parser: argparse.ArgumentParser, names: tuple[str, ...], default:
 
 
 def _generating(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", metavar="FEATURES", help="a table of numbers, or a sparse matrix in NPZ")
-    parser.add_argument("-r", dest="n_partitions", type=int, default=100, metavar="R", help="partitions (default 100)")
-    text = "clusters; for random-k the least number of them, up to the square root of the samples, or LOW-HIGH"
+    _features(parser)
+    text = "partitions (default 20; 100 for those by k-means)"
+    parser.add_argument("-r", dest="n_partitions", type=int, metavar="R", help=text)
+    text = "clusters of the consensus to come, or LOW-HIGH clusters of the partitions"
     parser.add_argument("-k", dest="clusters", type=_range, required=True, metavar="K", help=text)
-    hows = ("random-k", "random-features", "row-segments")
-    parser.add_argument("--how", choices=hows, default="random-k", help="what differs between them (default random-k)")
-    parser.add_argument(
-        "--ratio", type=float, help="of the features (default 0.5) or rows (default 0.2) of a partition"
-    )
-    parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean")
+    text = "of the features (default 0.5 for random-features) or rows (0.2 for row-segments, 0.8 for subsample)"
+    parser.add_argument("--ratio", type=float, help=text)
+
+
+def _clustering(parser: argparse.ArgumentParser) -> None:
+    _features(parser)
+    parser.add_argument("-k", dest="n_clusters", type=int, required=True, metavar="K", help="number of clusters")
+    parser.add_argument("-r", dest="n_partitions", type=int, default=20, metavar="R", help="partitions (default 20)")
+    names = tuple(registry.of_labels())
+    parser.add_argument("--method", choices=names, default="sec-entropy", help="of the consensus (default sec-entropy)")
+    parser.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
+    parser.add_argument("--labels", metavar="FILE", help="write the base partitions, too")
+    parser.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
+
+
+def _features(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="FEATURES", help="a table of numbers, or a sparse matrix in NPZ")
+    text = "how base partitions are made (default neighbor-graph)"
+    parser.add_argument("--how", choices=tuple(WAYS), default="neighbor-graph", help=text)
+    text = "cosine: by direction alone, for text and counts"
+    parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean", help=text)
     parser.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out; repeatable")
     parser.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
     _reading(parser)
@@ -240,7 +270,10 @@ def _segmenting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", dest="n_clusters", type=int, required=True, metavar="K", help="number of clusters")
     parser.add_argument("--labels", required=True, metavar="FILE", help="where the base partitions go (.npy)")
     parser.add_argument("--out", required=True, metavar="FILE", help="where the consensus goes (.npy)")
-    parser.add_argument("-r", dest="n_partitions", type=int, default=100, metavar="R", help="partitions (default 100)")
+    text = "how they are made: of random rows, or by landmarks (default segments)"
+    parser.add_argument("--partitions", choices=tuple(segments.PARTITIONS), default="segments", help=text)
+    text = "partitions (default 100 segments, 20 landmark spectral ones)"
+    parser.add_argument("-r", dest="n_partitions", type=int, metavar="R", help=text)
     parser.add_argument("--ratio", dest="row_ratio", type=float, default=0.2, help="of the rows in each (default 0.2)")
     parser.add_argument("--base-k", dest="base_clusters", type=int, metavar="K", help="their clusters (default: as -k)")
     parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean")

@@ -52,7 +52,9 @@ def test_demo_improves_on_its_base_partitions(capsys, tmp_path, monkeypatch):
     assert code == 0
     report = json.loads(out)
     assert report["device"] == "cpu"
-    base, *methods = report["scores"]
+    single, of_features, base, *methods = report["scores"]
+    assert of_features["nmi"] > 0.88
+    assert single["nmi"] < 0.8
     assert len(methods) == len(all_methods())
     assert all(row["ari"] > 0.4 for row in methods)
     far = ("cspa", "hgpa", "pta", "ptgp")  # balanced parts, and graphs of few nearest rows
@@ -69,7 +71,7 @@ def test_demo_prints_a_table_and_draws(capsys, tmp_path, monkeypatch):
     assert code == 0
     assert err == ""
     assert lines[0] == "1797 samples, 4 base partitions, on cpu"
-    assert len(lines) == 4 + len(all_methods())
+    assert len(lines) == 6 + len(all_methods())
     assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -131,12 +133,18 @@ def test_from_features_to_scores(capsys, tmp_path, monkeypatch):
     assert (code, out) == (0, "90 samples x 12 partitions, ids in 'id' -> labels.npz\n")
     code, *_ = run(capsys, generate, "-k 3 --out labels.csv")
     assert pd.read_csv("labels.csv", dtype=str)["id"].tolist() == frame["id"].tolist()
-    for how, ratio in (("random-features", 0.5), ("row-segments", 0.4)):
+    for how, ratio in (("random-features", 0.5), ("row-segments", 0.4), ("subsample", 0.5)):
         code, out, _ = run(capsys, generate, "-k", 3, "--how", how, "--ratio", ratio, "--json")
         assert code == 0
         assert len(json.loads(out)["table"]) == 13
     code, _, err = run(capsys, generate, "-k 3-8 --how row-segments")
     assert (code, err) == (2, "gpuensemble: `-k` must be one number for --how row-segments, got 3-8.\n")
+    for how in ("neighbor-graph", "spectral", "landmark-spectral", "random-k"):
+        code, out, _ = run(capsys, generate, "-k 3-4 --how", how, "--json")
+        assert code == 0
+        assert max(max(column) for name, column in json.loads(out)["table"].items() if name != "id") <= 5
+    code, _, err = run(capsys, generate, "-k 3 --how spectral --ratio 0.5")
+    assert (code, err) == (2, "gpuensemble: `--ratio` must be left out for --how spectral, got 0.5.\n")
     assert run(capsys, "fit labels.csv -k 3 --device cpu --out c.parquet --plot heat.svg")[0] == 0
     code, out, _ = run(capsys, "score", "truth.parquet", "c.parquet", "--at-least", "ari=0.9")
     assert code == 0
@@ -263,7 +271,32 @@ def test_bad_usage_is_exit_code_2(capsys, command):
     assert capsys.readouterr().err.splitlines()[-1].startswith("gpuensemble")
 
 
-@pytest.mark.parametrize("command", ["demo", "fit", "fit-views", "generate", "score", "doctor", "bench"])
+def test_clusters_of_a_table_of_features(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    features, truth = make_blobs(90, centers=3, cluster_std=0.5, random_state=0)
+    frame = pd.DataFrame(features, columns=["x", "y"]).assign(id=[f"{i:04}" for i in range(90)], kind=truth)
+    frame.to_csv("features.csv", index=False)
+    cluster = "cluster features.csv -k 3 --drop kind --device cpu"
+    code, out, err = run(capsys, cluster, "--confidence --labels base.csv --out c.csv --plot heat.png")
+    assert (code, err) == (0, "")
+    assert out.startswith("90 samples, 20 base partitions, ids in 'id', SEC on cpu: 3 clusters in ")
+    assert out.endswith(" -> base.csv, c.csv, heat.png\n")
+    found = pd.read_csv("c.csv", dtype={"id": str})
+    assert found["id"].tolist() == frame["id"].tolist()
+    assert found["confidence"].between(0, 1).all()
+    assert pd.read_csv("base.csv").shape == (90, 21)
+    assert run(capsys, "score features.csv c.csv --columns kind label --id id --at-least ari=1")[0] == 0
+    for options in ("--how random-k --method lwgp", "--method cluster-walk -r 5"):
+        code, out, _ = run(capsys, cluster, options, "--json")
+        assert code == 0
+        assert json.loads(out)["clusters"] == 3
+    code, _, err = run(capsys, "cluster features.csv -k 91 --drop kind --device cpu")
+    assert (code, err) == (2, "gpuensemble: `n_clusters` must be between 1 and n_samples=90, got 91.\n")
+    code, _, err = run(capsys, cluster, "--method lta --confidence")
+    assert (code, err) == (2, "gpuensemble: `--confidence` needs a method that has one, got 'lta'.\n")
+
+
+@pytest.mark.parametrize("command", ["demo", "cluster", "fit", "fit-views", "generate", "score", "doctor", "bench"])
 def test_every_command_has_help_with_examples_and_json(capsys, command):
     with pytest.raises(SystemExit) as error:
         main.main([command, "--help"])

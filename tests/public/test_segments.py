@@ -8,7 +8,10 @@ from sklearn.metrics import adjusted_rand_score
 
 import gpuensemble as ge
 from gpuensemble import segments
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._cli.main import main
+from gpuensemble._graphs import landmarks
+from gpuensemble.segments import _partitions
 from gpuensemble.segments._partitions import Base
 from support import two_workers
 
@@ -123,6 +126,56 @@ def test_bad_input_is_refused_and_nothing_is_written(name, tmp_path):
         segments.consensus(X, 3, "labels.csv", device="cpu")
 
 
+@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("kind", ["array", "path", "memmap", "zarr", "dask"])
+def test_landmark_partitions_are_those_of_the_array_in_memory(kind, distance, tmp_path, monkeypatch):
+    for module, name, value in ((_partitions, "BLOCK", 128), (landmarks, "SAMPLE", 600)):
+        monkeypatch.setattr(module, name, value)
+    _, X = blobs()
+    base = Base("landmark-spectral", 3, 5, 0.2, distance, 7, "cpu", None)
+    segments.write(stored(kind, X, tmp_path), base, tmp_path / "labels.npy")
+    expected = ge.generate.landmark_spectral(X, 3, 5, distance=distance, random_state=7, device="cpu")
+    found = np.load(tmp_path / "labels.npy")
+    assert found.dtype == "int8"
+    for one, other in zip(found.T, expected.T, strict=True):
+        np.testing.assert_array_equal(by_first_occurrence(one), other)
+
+
+def test_the_consensus_of_landmark_partitions(tmp_path):
+    truth, X = blobs()
+    options = {"partitions": "landmark-spectral", "n_partitions": 6, "random_state": 0}
+    expected = segments.consensus(X, 3, tmp_path / "a.npy", device="cpu", **options)
+    assert adjusted_rand_score(truth, expected.labels_) > 0.99
+    with two_workers() as client:
+        for kind in ("path", "array", "dask"):
+            fitted = segments.consensus(
+                stored(kind, X, tmp_path), 3, tmp_path / "b.npy", device="cpu", client=client, **options
+            )
+            np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), np.load(tmp_path / "a.npy"))
+            np.testing.assert_array_equal(np.asarray(fitted.labels_), expected.labels_)
+    again = segments.consensus(X, 3, tmp_path / "a.npy", device="cpu", resume=True, **options)
+    np.testing.assert_array_equal(again.labels_, expected.labels_)
+    with pytest.raises(ValueError, match=r"`labels` must be of the same features and parameters to resume from"):
+        segments.consensus(X[::-1], 3, tmp_path / "a.npy", device="cpu", resume=True, **options)
+
+
+def test_bad_options_of_landmark_partitions(tmp_path):
+    _, X = blobs()
+    for options, sentence in (
+        ({"distance": "kl"}, r"`distance` must be one of 'sqeuclidean', 'cosine', got 'kl'\."),
+        ({"n_partitions": 0}, r"`n_partitions` must be at least 1, got 0\."),
+        ({"base_clusters": 901}, r"`n_clusters` must be between 1 and n_samples=900, got 901\."),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            segments.consensus(X, 3, tmp_path / "a.npy", partitions="landmark-spectral", **options)
+    with pytest.raises(ValueError, match=r"`partitions` must be one of 'segments', 'landmark-spectral', got 'k'\."):
+        segments.consensus(X, 3, tmp_path / "a.npy", partitions="k")
+    X[700, 2] = np.nan
+    with pytest.raises(ValueError, match=r"`X` must be finite, got nan in row 700, column 2\."):
+        segments.consensus(X, 3, tmp_path / "a.npy", partitions="landmark-spectral", n_partitions=2)
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_command(tmp_path, capsys):
     truth, X = blobs()
     names = {name: str(tmp_path / f"{name}.npy") for name in ("X", "labels", "out")}
@@ -132,6 +185,9 @@ def test_the_command(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     assert report["clusters"] == 3
     assert report["samples"] == 900
+    assert adjusted_rand_score(truth, np.load(names["out"])) > 0.99
+    assert main([*arguments, "--partitions", "landmark-spectral", "-r", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["partitions"] == 4
     assert adjusted_rand_score(truth, np.load(names["out"])) > 0.99
     assert main([*arguments, "--ratio", "2"]) == 2
     assert "`row_ratio` must be more than 0 and at most 1, got 2.0." in capsys.readouterr().err
