@@ -21,7 +21,7 @@ LACKING = {"float32": 1e30, "float64": 1e200}  # stands for -log 0
 class SquaredEuclidean:
     """The distance is |x - c|^2; the position of a centre is the centre."""
 
-    background: Array | None = None  # what rows are mixed with
+    background: Any = None  # an array that rows are mixed with
 
     def constant(self, part: Any, square: Array) -> Array:
         """Return the cost of a row without a centre, its constant."""
@@ -99,7 +99,8 @@ class SmoothedKullbackLeibler(KullbackLeibler):
         size, own = row_sums(part, lambda x, *_: x), _x_log_x(self.background).sum()
 
         def added(x: Array, rows: Any, columns: Any) -> Array:
-            behind = size[rows].reshape(-1, *[1] * (x.ndim - 1)) * self.background[columns]
+            weight = size[rows][:, None] if isinstance(rows, slice) else size[rows]
+            behind = weight * self.background[columns]
             return _x_log_x(self.kept * x + behind) - _x_log_x(behind)
 
         return row_sums(part, added) + size * own - self.kept * _x_log_x(size)

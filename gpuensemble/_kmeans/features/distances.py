@@ -177,9 +177,10 @@ def own_scores(features: Features, found: CenterTables, label: Array) -> Array:
 
 def without_rounding(features: Features, costs: Array) -> Array:
     """Set costs to 0 where they may be nothing but rounding errors of their terms."""
-    xp = namespace(costs)
-    error = 64 * float(xp.finfo(features.dtype).eps) * abs(features.constant)
-    return xp.where(costs <= error, 0, costs)
+    xp, size = namespace(costs), abs(features.constant)
+    if "kl" in features.distances:  # the constant of a row that is all in one column is 0, unlike its terms
+        size = size + features.square**0.5
+    return xp.where(costs <= 64 * float(xp.finfo(features.dtype).eps) * size, 0, costs)
 
 
 def _add(values: Any) -> Array:
