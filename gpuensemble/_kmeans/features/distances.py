@@ -192,7 +192,7 @@ def _measure(distance: str, part: Any, smoothing: float) -> SquaredEuclidean:
     if not smoothing:
         return KINDS[distance]
     total = column_sums(part)
-    return SmoothedKullbackLeibler(smoothing / total.sum() * total)
+    return SmoothedKullbackLeibler(smoothing * (total / total.sum()))
 
 
 def _cleared(block: FeatureBlock, centre: bool) -> tuple[Any, Array | None]:
