@@ -1,12 +1,14 @@
 """CMVC on real views, rows shuffled: quality beside other methods, with samples absent from views, and speed.
 
 python bench/bench_cmvc.py DATA quality [--seeds 10] [--only NAME]
+python bench/bench_cmvc.py DATA rows
 python bench/bench_cmvc.py DATA weighting
 python bench/bench_cmvc.py DATA absent
 python bench/bench_cmvc.py DATA speed [--repeat 5]
 
 DATA holds `.npz` files: views `X0`, `X1`, ..., or CSR as `X0_data`, `X0_indices`, `X0_indptr`, `X0_shape`, and so on;
-`y`; and `mask`, samples x views, where a sample is present. They are not part of this repository.
+`y`; and `mask`, samples x views, where a sample is present. They are not part of this repository. `rows`
+has sets of one matrix `X` besides, whose columns are halved to make two views.
 """
 
 import argparse
@@ -31,6 +33,7 @@ SETS = {
     "bbcsport2": ((0, 1), "weighted terms", (0.881, 0.880, 0.486)),
     "3sources_416": ((0, 1, 2), "counts", None),
 }
+MEASURED = ("breast_w", "wine", "pendigits", "semeion", "coil20")  # columns in their own units, or pixels
 WEIGHTINGS = {
     "as they are": lambda X: X,
     "unit rows": normalize,
@@ -44,6 +47,8 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 def load(folder, name):
     """The views, the truth, and where samples are present or None."""
     data = np.load(folder / f"{name}.npz")
+    if name in MEASURED:
+        return np.array_split(data["X"].astype(float), 2, axis=1), data["y"], None
     views = []
     for v in SETS[name][0]:
         if f"X{v}" in data:
@@ -55,9 +60,10 @@ def load(folder, name):
 
 
 def draws(folder, name, seeds, weighting=None):
-    """Seed, shuffled views, truth and presence; rows of length 1, tf-idf where they are counts."""
+    """Seed, shuffled views, truth and presence; rows of length 1, tf-idf where they are counts, or `MEASURED`."""
     views, truth, present = load(folder, name)
-    weighting = weighting or ("tf-idf" if SETS[name][1] == "counts" else "unit rows")
+    usual = "as they are" if name in MEASURED else "tf-idf" if SETS[name][1] == "counts" else "unit rows"
+    weighting = weighting or usual
     views = [WEIGHTINGS[weighting](X) for X in views]
     for seed in range(seeds):
         order = np.random.default_rng(seed).permutation(len(truth))
@@ -84,20 +90,6 @@ def half(X, rng):
     return X[:, np.sort(rng.permutation(X.shape[1])[: X.shape[1] // 2])]
 
 
-def scaled(views, k, seed, present, **options):
-    """CMVC on sub-views that are cut here, their rows of length 1; a row without an entry is absent."""
-    rng = np.random.default_rng(seed)
-    parts, seen = [], []
-    for v, X in enumerate(views):
-        for _ in range(10):
-            part = normalize(half(X, rng))
-            filled = np.asarray(abs(part).sum(axis=1)).ravel() > 0
-            parts.append(part)
-            seen.append(filled if present is None else filled & present[:, v])
-    whole = ge.CMVC(k, n_subviews=1, feature_ratio=1, random_state=seed, device="cpu", **options)
-    return whole.fit_predict(parts, present=np.stack(seen, axis=1))
-
-
 def model(**options):
     """Labels of CMVC with these options."""
     return lambda X, k, s, p: ge.CMVC(k, random_state=s, device="cpu", **options).fit_predict(X, present=p)
@@ -108,11 +100,14 @@ METHODS = {
     "CMVC cosine, n_init=10": model(n_init=10),
     "CMVC sqeuclidean": model(distance="sqeuclidean"),
     "CMVC sqeuclidean, n_init=10": model(distance="sqeuclidean", n_init=10),
-    "CMVC sqeuclidean, scaled sub-views": lambda *args: scaled(*args, distance="sqeuclidean"),
-    "CMVC sqeuclidean, scaled, n_init=10": lambda *args: scaled(*args, distance="sqeuclidean", n_init=10),
+    "CMVC sqeuclidean, scale_rows": model(distance="sqeuclidean", scale_rows=True),
+    "CMVC sqeuclidean, scale_rows, n_init=10": model(distance="sqeuclidean", scale_rows=True, n_init=10),
     "CMVC sqeuclidean, exact": model(distance="sqeuclidean", update="exact"),
+    "CMVC sqeuclidean, exact, scale_rows": model(distance="sqeuclidean", update="exact", scale_rows=True),
     "CMVC kl": model(distance="kl"),
     "CMVC kl, n_init=10": model(distance="kl", n_init=10),
+    "CMVC kl, smoothing=0": model(distance="kl", smoothing=0),
+    "CMVC kl, smoothing=0, n_init=10": model(distance="kl", smoothing=0, n_init=10),
     "CMVC cosine, no sub-views": model(n_subviews=1, feature_ratio=1),
     "KCC, same sub-views": fused,
     "KCC, same sub-views, n_init=10": lambda *args: fused(*args, n_init=10),
@@ -120,8 +115,28 @@ METHODS = {
 }
 
 
+ROWS = {
+    f"{distance}{', scale_rows' * scale}{f', smoothing={s}' * (distance == 'kl')}": model(
+        distance=distance, scale_rows=scale, smoothing=s
+    )
+    for distance in ("cosine", "sqeuclidean", "kl")
+    for s in ((0.0, 0.3, 0.5, 0.7) if distance == "kl" else (0.5,))
+    for scale in (False, True)
+}
+
+
 def report(title, scores):
-    print(f"  {title:38} NMI {np.mean(scores):.3f} +- {np.std(scores):.3f}", flush=True)
+    print(f"  {title:40} NMI {np.mean(scores):.3f} +- {np.std(scores):.3f}", flush=True)
+
+
+def compare(folder, options, name, methods):
+    """NMI of each method on a set."""
+    for title, method in methods.items():
+        found = []
+        for seed, views, truth, present in draws(folder, name, options.seeds):
+            labels = method(views, len(np.unique(truth)), seed, present)
+            found.append(ge.metrics.nmi(truth, labels))
+        report(title, found)
 
 
 def quality(folder, options):
@@ -129,20 +144,23 @@ def quality(folder, options):
     for name, (_, _, paper) in SETS.items():
         if options.only in name:
             print(f"{name}; paper: {'-' if paper is None else 'CMVC {}, KCC {}, all columns {}'.format(*paper)}")
-            for title, method in METHODS.items():
-                found = []
-                for seed, views, truth, present in draws(folder, name, options.seeds):
-                    labels = method(views, len(np.unique(truth)), seed, present)
-                    found.append(ge.metrics.nmi(truth, labels))
-                report(title, found)
+            compare(folder, options, name, METHODS)
+
+
+def rows(folder, options):
+    """NMI with rows scaled and smoothed, or not, on sets of text and of measurements."""
+    for name in (*SETS, *MEASURED):
+        if options.only in name:
+            print(name)
+            compare(folder, options, name, ROWS)
 
 
 def weighting(folder, options):
     """NMI of CMVC for each weighting of terms."""
-    for name, (_, rows, _) in SETS.items():
+    for name, (_, kind, _) in SETS.items():
         if options.only in name:
             print(name)
-            for title in WEIGHTINGS if rows == "counts" else list(WEIGHTINGS)[: 2 if rows == "features" else 3]:
+            for title in WEIGHTINGS if kind == "counts" else list(WEIGHTINGS)[: 2 if kind == "features" else 3]:
                 drawn = draws(folder, name, options.seeds, title)
                 report(
                     title,
@@ -248,12 +266,13 @@ def speed(folder, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("part", choices=("quality", "weighting", "absent", "speed"))
+    parser.add_argument("part", choices=("quality", "rows", "weighting", "absent", "speed"))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--repeat", type=int, default=5, help="rounds of `speed` after the warm-up (default 5)")
     parser.add_argument("--only", default="", help="sets whose name contains this")
     options = parser.parse_args()
-    {"quality": quality, "weighting": weighting, "absent": absent, "speed": speed}[options.part](options.data, options)
+    parts = {"quality": quality, "rows": rows, "weighting": weighting, "absent": absent, "speed": speed}
+    parts[options.part](options.data, options)
 
 
 if __name__ == "__main__":

@@ -297,6 +297,13 @@ def axis_of(value: Any, ndim: int) -> int:
     return int(value)
 
 
+def share(value: Any, name: str) -> float:
+    """Return a number that is at least 0 and less than 1."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= as_float(value) < 1:
+        raise ValueError(f"`{name}` must be at least 0 and less than 1, got {shown(value)}.")
+    return float(value)
+
+
 def ratio(value: Any, name: str) -> float:
     """Return a number that is more than 0 and at most 1."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < as_float(value) <= 1:

@@ -257,6 +257,29 @@ def dense(X: Any, begin: int, end: int) -> Array:
     return X.dense(begin, end) if isinstance(X, Csr) else X[begin:end]
 
 
+def scaled(X: Any, squared: bool) -> Any:
+    """Scale rows so that their entries, or the squares of them, are 1 in all; a row of zeros stays what it is."""
+    X = _divided(X, row_sums(X, lambda x, *_: abs(x)))  # in any case, as the squares of a small row may all be 0
+    return _divided(X, row_sums(X, lambda x, *_: x * x) ** 0.5) if squared else X
+
+
+def _divided(X: Any, size: Array) -> Any:
+    """Divide rows by their sizes, where these are not 0."""
+    size = namespace(size).where(size > 0, size, 1).astype(X.dtype)
+    return X._replace(data=X.data / size[X.rows()]) if isinstance(X, Csr) else X / size[:, None]
+
+
+def column_sums(part: Any) -> Array:
+    """Sum the columns, in float64."""
+    xp = namespace(entries(part))
+    if isinstance(part, Csr) and device_of(part.data) == "cpu":
+        return xp.bincount(part.indices, part.data, part.shape[1])
+    out = xp.zeros(part.shape[1])
+    for some in spans(part.shape[0], max(1, IN_CACHE // part.shape[1])):
+        out += dense(part, some.start, some.stop).sum(0, dtype="float64")
+    return out
+
+
 def row_sums(part: Any, term: Callable[[Array, Any, Any], Array]) -> Array:
     """Sum term(entries, their rows, their columns), which is 0 for an entry of 0, over each row, in float64."""
     if isinstance(part, Csr) and device_of(part.data) == "cpu":

@@ -174,14 +174,14 @@ def _consensus(
 
 
 def _parsed(settings: list[str]) -> dict[str, Any]:
-    """Parse name=value, the value as Python writes it; anything else is text."""
+    """Parse name=value, the value as Python writes it, or true or false; anything else is text."""
     found = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.isidentifier():
             raise ValueError(f"`--set` must be NAME=VALUE, got {setting!r}.")
         try:
-            found[name] = ast.literal_eval(value)
+            found[name] = ast.literal_eval(value.capitalize() if value in ("true", "false") else value)
         except (ValueError, SyntaxError):
             found[name] = value
     return found

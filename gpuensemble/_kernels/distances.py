@@ -21,6 +21,8 @@ LACKING = {"float32": 1e30, "float64": 1e200}  # stands for -log 0
 class SquaredEuclidean:
     """The distance is |x - c|^2; the position of a centre is the centre."""
 
+    background: Any = None  # an array that rows are mixed with
+
     def constant(self, part: Any, square: Array) -> Array:
         """Return the cost of a row without a centre, its constant."""
         return square
@@ -83,6 +85,37 @@ class KullbackLeibler(Cosine):
         return _x_log_x(sums).sum(1) - _x_log_x(sums.sum(1))
 
 
+class SmoothedKullbackLeibler(KullbackLeibler):
+    """The distance is "kl" of rows that are mixed with a background: (1 - s) x + |x| b, b of sum s, |x| the sum of x.
+
+    A mixed row has no entry of 0 where the background has none. Rows stay as they are, and sparse: means of mixed rows
+    are mixed means, and a mixed row times a table is the row times another table.
+    """
+
+    def __init__(self, background: Array):
+        self.background, self.kept = background, 1 - float(background.sum())
+
+    def constant(self, part: Any, square: Array) -> Array:
+        size, own = row_sums(part, lambda x, *_: x), _x_log_x(self.background).sum()
+
+        def added(x: Array, rows: Any, columns: Any) -> Array:
+            weight = size[rows][:, None] if isinstance(rows, slice) else size[rows]
+            behind = weight * self.background[columns]
+            return _x_log_x(self.kept * x + behind) - _x_log_x(behind)
+
+        return row_sums(part, added) + size * own - self.kept * _x_log_x(size)
+
+    def position(self, sums: Array, mass: Array) -> Array:
+        return self.kept * super().position(sums, mass) + self.background
+
+    def table(self, position: Array, dtype: Any) -> Array:
+        own = super().table(position, dtype)
+        return self.kept * own + (own @ self.background)[:, None]
+
+    def saved(self, sums: Array, mass: Array) -> Array:
+        return super().saved(self.kept * sums + sums.sum(1)[:, None] * self.background, mass)
+
+
 class Agreement(Cosine):
     """For one-hot rows this is |e_k - g_x|^2 of Eq. 9 less 1 + |g_x|^2: g_x[k] is the share of x's label that k holds.
 
@@ -129,16 +162,20 @@ CODES = {"sqeuclidean": SQUARED, "cosine": COSINE, "kl": KL, "agreement": AGREEM
 
 
 @reordered
-def fill_tables(kind, position, weight, lacking, table, offset):
+def fill_tables(kind, position, background, weight, lacking, table, offset):
     """Fill `table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters."""
-    factor = -weight if kind == COSINE else -2 * weight
+    factor, kept = -weight if kind == COSINE else -2 * weight, 1 - background.sum()
     for c in range(len(offset)):
         offset[c] = 0.0
     for c in range(position.shape[0]):
-        square = 0.0
+        square, behind = 0.0, 0.0
         if kind == KL:
             for j in range(position.shape[1]):
-                table[j, c] = weight * (-math.log(position[c, j]) if position[c, j] > 0 else lacking)
+                entry = weight * (-math.log(position[c, j]) if position[c, j] > 0 else lacking)
+                behind += background[j] * entry
+                table[j, c] = kept * entry
+            for j in range(position.shape[1]):
+                table[j, c] += behind
         else:
             for j in range(position.shape[1]):
                 table[j, c] = factor * position[c, j]
@@ -148,9 +185,9 @@ def fill_tables(kind, position, weight, lacking, table, offset):
 
 
 @reordered
-def saved_by(kind, sums, mass, size):
+def saved_by(kind, sums, background, mass, size):
     """Return what the means of clusters save, as `saved` does; `size` becomes what their sums are divided by."""
-    saved = 0.0
+    saved, kept = 0.0, 1 - background.sum()
     for c in range(sums.shape[0]):
         total, square = 0.0, 0.0
         for j in range(sums.shape[1]):
@@ -162,7 +199,8 @@ def saved_by(kind, sums, mass, size):
         elif kind == SQUARED and mass[c] > 0:
             saved += square / mass[c]
         elif kind == KL:
-            for s in sums[c]:
+            for j in range(sums.shape[1]):
+                s = kept * sums[c, j] + total * background[j]
                 saved += s * math.log(s / total) if s > 0 else 0.0
         elif kind == AGREEMENT:
             for j in range(sums.shape[1]):
@@ -172,12 +210,13 @@ def saved_by(kind, sums, mass, size):
 
 
 @reordered
-def place(kind, sums, size, weight, position, shift):
+def place(kind, sums, background, size, weight, position, shift):
     """Put the means of clusters into `position`, as `position` does; add the squares of their moves to `shift`."""
+    kept = 1 - background.sum()
     for c in range(sums.shape[0]):
-        factor, moved = 1 / size[c] if size[c] > 0 else 0.0, 0.0
+        factor, moved = kept / size[c] if size[c] > 0 else 0.0, 0.0
         for j in range(sums.shape[1]):
-            new = sums[c, j] * factor
+            new = sums[c, j] * factor + background[j]
             moved += (new - position[c, j]) ** 2
             position[c, j] = new
         if kind == AGREEMENT:

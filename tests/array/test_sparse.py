@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.preprocessing import normalize
 
 from gpuensemble._array import csr
 from gpuensemble._array.devices import device_of, namespace, to_host
+from support import check
 
 
 def made(xp, dtype="float64", seed=0, shape=(9, 6)):
@@ -95,6 +97,33 @@ def test_sums_of_dense_rows_are_made_in_parts_that_fit_into_a_cache(monkeypatch)
     monkeypatch.setattr(csr, "IN_CACHE", 13)
     csr.row_sums(dense, lambda entries, rows, columns: parts.append(entries.size) or entries)
     assert parts == [12, 12, 12, 12, 6]
+
+
+@pytest.mark.parametrize("cache", [1, 13, 1 << 17])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_over_columns_are_in_float64(xp, dtype, cache, monkeypatch):
+    monkeypatch.setattr(csr, "IN_CACHE", cache)
+    found, dense = made(xp, dtype)
+    for X in (found, xp.asarray(dense)):
+        check(csr.column_sums(X), dense.sum(0, dtype="float64"), xp)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("squared", "norm"), [(False, "l1"), (True, "l2")])
+def test_scaled_rows_have_size_one_and_rows_of_zeros_stay(xp, dtype, squared, norm):
+    found, dense = made(xp, dtype)
+    found, dense = found._replace(data=-found.data), -dense
+    expected = normalize(dense.astype("float64"), norm).astype(dtype)
+    assert not expected.any(1).all()
+    check(csr.scaled(xp.asarray(dense), squared), expected, xp)
+    check(csr.scaled(found, squared).dense(0, 9), expected, xp)
+
+
+@pytest.mark.parametrize(("dtype", "small"), [("float32", 1e-30), ("float64", 1e-200)])
+def test_rows_whose_squares_are_no_numbers_are_scaled_too(xp, dtype, small):
+    X = np.array([[3 * small, 4 * small], [1 / small, 0], [1, 1]], dtype)
+    expected = np.array([[0.6, 0.8], [1, 0], [0.5**0.5, 0.5**0.5]], dtype)
+    check(csr.scaled(xp.asarray(X), True), expected, xp)
 
 
 KINDS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")

@@ -168,6 +168,10 @@ def test_views_are_matched_by_their_ids(capsys, tmp_path, monkeypatch):
     assert out.startswith("90 samples in 2 views, ids in 'id', CMVC on cpu: 3 clusters in ")
     assert pd.read_csv("c.csv", dtype=str)["id"].tolist()[:80] == ids[:80].tolist()
     assert run(capsys, "score truth.csv c.csv --at-least ari=0.9")[0] == 0
+    settings = "--set distance=sqeuclidean --set scale_rows=true --set smoothing=0.3"
+    assert run(capsys, f"fit-views one.csv two.npz -k 3 --method cmvc --device cpu {settings}")[0] == 0
+    code, out, err = run(capsys, "fit-views one.csv two.npz -k 3 --device cpu --set scale_rows=often")
+    assert (code, err) == (2, "gpuensemble: `scale_rows` must be True or False, got 'often' of type str.\n")
     code, out, err = run(capsys, "fit-views one.csv two.npz -k 99 --device cpu")
     assert (code, out) == (2, "")
     assert err == "gpuensemble: `n_clusters` must be between 1 and n_samples=90, got 99.\n"

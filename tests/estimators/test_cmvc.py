@@ -12,8 +12,10 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import normalize
 
 import gpuensemble as ge
+from gpuensemble._array import csr
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._kmeans.features import seeding as feature_seeding
 from gpuensemble._kmeans.features.distances import FeatureBlock, prepare
@@ -46,12 +48,19 @@ def with_nan(made, present):
     return [np.where(present[:, [v]], X, np.nan) for v, X in enumerate(made)]
 
 
-def problem(distance, holes=0.3, seed=0, trade_off=0.5, update="approximate", xp=np, **more):
+def mixed(X, seen, smoothing):
+    """Rows that are present, mixed with their sum as a distribution."""
+    total = X[seen].sum(0)
+    return np.where(seen[:, None], (1 - smoothing) * X + smoothing * X.sum(1, keepdims=True) * total / total.sum(), 0)
+
+
+def problem(distance, holes=0.3, seed=0, trade_off=0.5, update="approximate", xp=np, smoothing=0, scale=0, **more):
     """Features of two views, base partitions by random labels, and random labels as consensus."""
     _, made, present = data(holes=holes, seed=seed, **more)
+    made = [csr.scaled(X, True) for X in made] if scale else made
     rng = np.random.default_rng(seed + 1)
     parts = [
-        prepare([FeatureBlock(xp.asarray(X), present=xp.asarray(seen))], distance)
+        prepare([FeatureBlock(xp.asarray(X), present=xp.asarray(seen), smoothing=smoothing)], distance)
         for X, seen in zip(made, present.T, strict=True)
     ]
     base = [
@@ -157,10 +166,11 @@ def test_sparse_views_and_presence_give_what_dense_views_with_nan_give(xp, updat
     assert found.objective_ == pytest.approx(expected.objective_)
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.01, 1.0, 30.0, 1000.0]), st.sampled_from([0, 0.4]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.01, 1.0, 30.0, 1000.0]), st.sampled_from([0, 0.4]), st.booleans())
 @settings(max_examples=15)
-def test_the_exact_update_raises_equation_4_in_no_half_step(seed, trade_off, holes):
-    made, present, parts, base, labels, options = problem("sqeuclidean", holes, seed, trade_off, "exact", n=40)
+def test_the_exact_update_raises_equation_4_in_no_half_step(seed, trade_off, holes, scale):
+    options = {"holes": holes, "seed": seed, "trade_off": trade_off, "update": "exact", "n": 40, "scale": scale}
+    made, present, parts, base, labels, options = problem("sqeuclidean", **options)
     path = [equation_4(made, present, base, labels, trade_off)]
     for _ in range(4):
         labels, _ = estimator.fuse(whole(estimator.membership(base)), labels, options)
@@ -204,13 +214,14 @@ def test_the_approximate_update_is_k_means_on_the_concatenation(xp):
         check(after.labels, peer.labels_, xp)
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize(("distance", "smoothing"), [*((distance, 0.0) for distance in DISTANCES), ("kl", 0.4)])
 @pytest.mark.parametrize("trade_off", [0.05, 2.0])
-def test_the_approximate_update_with_holes_is_a_loop_over_observed_rows(xp, distance, trade_off):
-    made, present, parts, base, labels, options = problem(distance, trade_off=trade_off, xp=xp)
+def test_the_approximate_update_with_holes_is_a_loop_over_observed_rows(xp, distance, smoothing, trade_off):
+    made, present, parts, base, labels, options = problem(distance, trade_off=trade_off, xp=xp, smoothing=smoothing)
     found = estimator.guide(parts, base, labels, options)
     onehot = np.eye(K)[to_host(labels)]
-    for X, seen, before, after in zip(made, present.T, base, found, strict=True):
+    rows = [mixed(X, seen, smoothing) for X, seen in zip(made, present.T, strict=True)]
+    for X, seen, before, after in zip(rows, present.T, base, found, strict=True):
         with np.errstate(divide="ignore"):
             expected = loop_of_guided_k_means(X, seen, onehot, to_host(before.labels), trade_off, distance)
         check(after.labels, np.where(seen, expected, -1).astype("int32"), xp)
@@ -319,7 +330,7 @@ def test_it_pickles_and_a_seed_means_one_result():
 
 def test_sub_views_use_each_column_as_often_as_any_other():
     X = np.eye(7) + 1
-    parts = list(views.subviews([views.View(X, None)], 5, 0.4, "cosine", np.random.default_rng(0)))
+    parts = list(views.subviews([views.View(X, None)], views.Recipe(5, 0.4, "cosine"), np.random.default_rng(0)))
     assert [part.parts[0].shape for part in parts] == [(7, 3)] * 5
     used = sum((part.parts[0] == 2).any(0).sum() for part in parts)
     assert used == 15
@@ -337,6 +348,118 @@ def test_a_row_without_features_is_absent_from_the_sub_view(distance):
         message = r"^Every sample must have a feature other than 0 in a sub-view, got row \d+ without\.$"
         with pytest.raises(ValueError, match=message):
             ge.CMVC(2, distance=distance, n_subviews=1, random_state=0, device="cpu").fit([X])
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_scaled_rows_are_rows_that_the_caller_scaled(xp, distance, dtype, kind):
+    _, made, present = data(holes=0.3)
+    options = {"distance": distance, "n_subviews": 1, "feature_ratio": 1, "trade_off": 0.2, "random_state": 0}
+    model = ge.CMVC(K, dtype=dtype, **options)
+    unit = [normalize(X, "l1" if distance == "kl" else "l2") for X in made]
+    by_hand = clone(model).set_params(device="cpu").fit(unit, present=present)
+    model.set_params(scale_rows=True, device="cpu" if xp is np else "cuda")
+    given = [sparse.csr_array(X) for X in made] if kind == "sparse" else with_nan(made, present)
+    found = model.fit(given, present=present)
+    np.testing.assert_array_equal(to_host(found.labels_), by_hand.labels_)
+    np.testing.assert_array_equal(to_host(found.base_labels_), by_hand.base_labels_)
+    assert found.objective_ == pytest.approx(by_hand.objective_, rel=1e-3 if dtype == "float32" else 1e-9)
+    plain = clone(model).set_params(scale_rows=False).fit(given, present=present)
+    assert found.objective_ < 0.9 * plain.objective_
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_rows_are_scaled_within_the_columns_of_a_sub_view(xp, distance):
+    _, (X, _), present = data(holes=0.3, widths=(8, 8))
+    X[present[:, 0].argmax(), :7] = 0  # absent from sub-views without the last column, but for squared distances
+    seen = present[:, 0]
+    view = views.View(xp.asarray(np.where(seen[:, None], X, 0)), xp.asarray(seen))
+    recipe = views.Recipe(6, 0.5, distance, True)
+    n_zero = 0
+    for part in views.subviews([view], recipe, np.random.default_rng(0)):
+        rows = to_host(part.parts[0]) + (0 if part.means[0] is None else to_host(part.means[0]))
+        inside = to_host(part.present[0])
+        assert not to_host(part.parts[0])[~inside].any()
+        size = np.linalg.norm(rows[inside], 1 if distance == "kl" else 2, axis=1)
+        zero = size < 1e-12
+        np.testing.assert_allclose(size[~zero], 1)
+        assert (inside.sum() == seen.sum()) == (distance == "sqeuclidean" or (inside == seen).all())
+        n_zero += zero.sum() if distance == "sqeuclidean" else (inside < seen).sum()
+    assert n_zero == 3  # the last column is dealt to three of six halves
+
+
+def test_the_objective_of_scaled_rows_is_equation_4_of_them():
+    _, made, present = data(n=400, noise=3, holes=0.3)
+    options = {"distance": "sqeuclidean", "update": "exact", "scale_rows": True, "trade_off": 0.1, "random_state": 1}
+    found = ge.CMVC(K, n_subviews=1, feature_ratio=1, device="cpu", **options).fit(made, present=present)
+    base = [estimator.Partition(labels, K, 0.0) for labels in found.base_labels_.T]
+    expected = equation_4([normalize(X) for X in made], present, base, found.labels_, 0.1)
+    assert found.objective_ == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_smoothed_rows_end_up_with_their_nearest_mean(xp, scale, kind):
+    _, made, present = data(holes=0.3, noise=1)
+    model = ge.CMVC(K, distance="kl", smoothing=0.3, scale_rows=scale, trade_off=0, n_subviews=1, feature_ratio=1)
+    model.set_params(random_state=0, device="cpu" if xp is np else "cuda")
+    found = model.fit([sparse.csr_array(X) for X in made] if kind == "sparse" else made, present=present)
+    total = 0.0
+    for X, seen, labels in zip(made, present.T, to_host(found.base_labels_).T, strict=True):
+        rows = mixed(normalize(X, "l1") if scale else X, seen, 0.3)
+        costs = np.array([[far(x, rows[labels == k].mean(0), "kl") for k in range(K)] for x in rows[seen]])
+        np.testing.assert_array_equal(costs.argmin(1), labels[seen])
+        total += costs.min(1).sum()
+    assert found.objective_ == pytest.approx(total)
+
+
+@pytest.mark.parametrize("smoothing", [0, 0.3, 0.7])
+def test_rows_of_one_column_are_one_distribution(smoothing):
+    X = np.random.default_rng(0).random((60, 1)) * 1000
+    model = ge.CMVC(K, distance="kl", smoothing=smoothing, random_state=0, device="cpu")
+    with pytest.warns(ConvergenceWarning, match="more than there are distinct rows: 1 clusters"):
+        assert not model.fit([X, sparse.csr_array(X)]).base_labels_.any()
+
+
+def test_smoothing_is_of_kl_alone():
+    _, made, _ = data()
+    for distance in ("cosine", "sqeuclidean"):
+        one, two = (ge.CMVC(K, distance=distance, smoothing=s, random_state=0, device="cpu") for s in (0, 0.9))
+        assert one.fit(made).objective_ == two.fit(made).objective_
+    assert ge.CMVC(K, distance="kl", smoothing=0.9, random_state=0, device="cpu").fit(made).objective_ < (
+        0.5 * ge.CMVC(K, distance="kl", smoothing=0, random_state=0, device="cpu").fit(made).objective_
+    )
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_sub_views_that_do_not_fit_are_refused_before_any_work(monkeypatch, kind):
+    _, made, _ = data(n=100, widths=(8, 12))
+    entries = 100 * 20
+    if kind == "sparse":
+        made = [sparse.csr_array(X) for X in made]
+        entries = sum(X.nnz for X in made)
+    needed = 5 * (entries * (8 if kind == "dense" else 12) // 2 + 2 * 16 * 100)
+    drawn = []
+    monkeypatch.setattr(views, "subviews", lambda *args: drawn.append(args))
+    monkeypatch.setattr("gpuensemble._array.checks.memory", lambda device: 10_000)
+    with pytest.raises(ValueError) as error:
+        ge.CMVC(K, n_subviews=5, device="cpu").fit(made)
+    assert str(error.value) == (
+        f"The 10 sub-views of CMVC must fit into memory: {needed / 1e9:.3g} GB are needed, this machine has 1e-05 GB; "
+        "lower `n_subviews` or `feature_ratio`, or set `dtype` to 'float32'."
+    )
+    assert not drawn
+
+
+def test_sub_views_that_are_their_view_need_no_memory_of_their_own(monkeypatch):
+    _, made, _ = data(n=100)
+    monkeypatch.setattr("gpuensemble._array.checks.memory", lambda device: 10_000)
+    options = {"n_subviews": 2, "feature_ratio": 1, "random_state": 0, "device": "cpu"}
+    assert ge.CMVC(K, **options).fit(made).labels_.shape == (100,)
+    for more in ({"scale_rows": True}, {"distance": "sqeuclidean"}):
+        with pytest.raises(ValueError, match="must fit into memory"):
+            ge.CMVC(K, **options, **more).fit(made)
 
 
 def test_too_few_iterations_warn():
@@ -487,6 +610,12 @@ def bad_views():
         None,
         "`distance` must be one of 'sqeuclidean', 'cosine', 'kl', got 'l1'.",
     )
+    share = "`smoothing` must be at least 0 and less than 1, got"
+    yield "smoothing", {"smoothing": 1}, [A], None, f"{share} 1."
+    yield "smoothing below", {"smoothing": -0.1}, [A], None, f"{share} -0.1."
+    yield "smoothing NaN", {"smoothing": np.nan, **kl}, [A], None, f"{share} nan."
+    yield "smoothing flag", {"smoothing": True}, [A], None, f"{share} True."
+    yield "scale_rows", {"scale_rows": "yes"}, [A], None, "`scale_rows` must be True or False, got 'yes' of type str."
     yield "update", {"update": "fast"}, [A], None, "`update` must be one of 'approximate', 'exact', got 'fast'."
     yield "trade_off", {"trade_off": -1.0}, [A], None, "`trade_off` must be finite and not negative, got -1.0."
     yield "sub-views", {"n_subviews": 0}, [A], None, "`n_subviews` must be at least 1, got 0."

@@ -118,6 +118,30 @@ def test_equals_the_definition_step_by_step_and_never_rises(xp, distance, weight
     assert (np.diff(path) <= 1e-12 * path[0]).all()
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_smoothing_is_kl_of_rows_mixed_with_their_total(xp, sparse, holes, dtype):
+    rng = np.random.default_rng(1)
+    X = suited(sparse_table(n=120, d=9, dtype=dtype), "kl")
+    present, start = rng.random(120) < 0.7 if holes else np.ones(120, bool), rng.integers(0, 6, 120)
+    seen = X[present].astype("float64")
+    mixed = np.zeros(X.shape)
+    mixed[present] = 0.6 * seen + 0.4 * seen.sum(1, keepdims=True) * seen.sum(0) / seen.sum()
+    block = measures.FeatureBlock(to(xp, X, sparse), 2.0, xp.asarray(present), smoothing=0.4)
+    path = []
+    for max_iter in (1, 2, 3, 100):
+        options = {"distance": "kl", "max_iter": max_iter, "tol": 0}
+        found = kmeans([block], 6, None, init=xp.asarray(start), **options)
+        by_hand = kmeans([measures.FeatureBlock(mixed, 2.0, present)], 6, None, init=start, **options)
+        check(found.labels, by_hand.labels, xp)
+        assert found.n_iter == by_hand.n_iter
+        assert found.objective == pytest.approx(by_hand.objective, rel=1e-4 if dtype == "float32" else 1e-10)
+        path.append(found.objective)
+    assert (np.diff(path) <= 1e-12 * path[0]).all()
+    assert path[-1] < path[0]
+
+
 def test_blocks_equal_their_concatenation(xp):
     X, Y = table(d=5), table(d=3, seed=1)
     weights = (0.3, 2.0)
@@ -395,15 +419,15 @@ def test_products_of_sparse_rows_with_a_table(dtype, k):
 
 
 @pytest.mark.parametrize("clusters", [6, 30])  # few and many for a dense step
-@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize(("distance", "smoothing"), [*((distance, 0) for distance in DISTANCES), ("kl", 0.3)])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("guide", [None, "agreement", "same"])
 @pytest.mark.parametrize("holes", [False, True])
-def test_many_steps_in_one_call_are_single_steps(monkeypatch, clusters, distance, sparse, guide, holes):
+def test_many_steps_in_one_call_are_single_steps(monkeypatch, clusters, distance, smoothing, sparse, guide, holes):
     rng = np.random.default_rng(0)
     X = suited(sparse_table(n=300), distance)
     present = rng.random(300) < 0.7 if holes else None
-    blocks = [measures.FeatureBlock(to(np, X, sparse), 1.0, present)]
+    blocks = [measures.FeatureBlock(to(np, X, sparse), 1.0, present, smoothing=smoothing)]
     if guide is not None:
         labels = onehot(rng.integers(0, 3, 300).astype("int32"), 3, "float64")
         blocks.append(measures.FeatureBlock(labels, 0.3, None, "agreement" if guide == "agreement" else None))

@@ -44,6 +44,7 @@ class Clusters(NamedTuple):
     number: Any
     mass: Any
     position: Any
+    background: Any  # that rows are mixed with; zeros: none
 
 
 class Labelled(NamedTuple):
@@ -82,15 +83,20 @@ def advance(features: Any, state: Any, position: list, empty: Any, shift: Any, s
     """
     rows = _rows(features)
     clusters = [
-        Clusters(CODES[features.distances[i]], features.weights[i], *parts)
+        Clusters(CODES[features.distances[i]], features.weights[i], *parts, _background(features, i))
         for i, parts in enumerate(zip(state.sums, state.counts, state.masses, position, strict=True))
     ]
     if len(clusters) == 1:
         nowhere = np.empty((0, 0))
-        clusters.append(Clusters(AGREEMENT, 0.0, nowhere, np.empty(0, np.int64), np.empty(0), nowhere))
+        clusters.append(Clusters(AGREEMENT, 0.0, nowhere, np.empty(0, np.int64), np.empty(0), nowhere, np.empty(0)))
     labelled = Labelled(state.labels, state.margin, state.weight, features.square)
     work = _workspace(features, len(empty), rows)
     return _advance(rows, *clusters, labelled, work, stop, empty, shift, features.bounded)
+
+
+def _background(features: Any, i: int) -> np.ndarray:
+    background = features.measures[i].background
+    return np.zeros(features.parts[i].shape[1]) if background is None else background
 
 
 def _rows(features: Any) -> FeatureRows:
@@ -120,8 +126,8 @@ def _advance(rows, block, guide, labelled, work, stop, empty, shift, bounded):
     products = np.empty((len(work.buffer), k), rows.data.dtype)
     own, guide_own, size, guide_size = [np.empty(k) for _ in range(4)]
     every, none = np.arange(len(labelled.labels)), np.full(len(labelled.labels), -1, np.int32)
-    fill_tables(block.kind, block.position, block.weight, work.lacking, work.table, own)
-    fill_tables(guide.kind, guide.position, guide.weight, work.lacking, guide_table, guide_own)
+    fill_tables(block.kind, block.position, block.background, block.weight, work.lacking, work.table, own)
+    fill_tables(guide.kind, guide.position, guide.background, guide.weight, work.lacking, guide_table, guide_own)
     n_steps = 0
     while True:
         n_steps += 1
@@ -149,17 +155,17 @@ def _advance(rows, block, guide, labelled, work, stop, empty, shift, bounded):
             steps.count_rows(labelled.labels, rows.present[:0], labelled.weight, guide.number, guide.mass)
         if moved == 0 or (block.number == 0).any() or n_steps == stop.limit:
             return n_steps, moved, objective
-        found = stop.total - block.weight * saved_by(block.kind, block.sums, block.mass, size)
-        found -= guide.weight * saved_by(guide.kind, guide.sums, guide.mass, guide_size)
+        found = stop.total - block.weight * saved_by(block.kind, block.sums, block.background, block.mass, size)
+        found -= guide.weight * saved_by(guide.kind, guide.sums, guide.background, guide.mass, guide_size)
         if objective - found <= stop.tol * found:
             return n_steps, moved, objective
         objective = found
         for c in range(k):
             shift[c] = 0.0
-        place(block.kind, block.sums, size, block.weight, block.position, shift)
-        place(guide.kind, guide.sums, guide_size, guide.weight, guide.position, shift)
-        fill_tables(block.kind, block.position, block.weight, work.lacking, work.table, own)
-        fill_tables(guide.kind, guide.position, guide.weight, work.lacking, guide_table, guide_own)
+        place(block.kind, block.sums, block.background, size, block.weight, block.position, shift)
+        place(guide.kind, guide.sums, guide.background, guide_size, guide.weight, guide.position, shift)
+        fill_tables(block.kind, block.position, block.background, block.weight, work.lacking, work.table, own)
+        fill_tables(guide.kind, guide.position, guide.background, guide.weight, work.lacking, guide_table, guide_own)
         for c in range(k):
             empty[c] = False
             shift[c] = np.sqrt(shift[c]) if bounded else np.inf

@@ -5,11 +5,11 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gpuensemble._array.csr import Csr, row_sums
+from gpuensemble._array.csr import Csr, column_sums, row_sums
 from gpuensemble._array.csr import dense as dense_rows
 from gpuensemble._array.devices import Array, namespace
 from gpuensemble._array.threads import spans
-from gpuensemble._kernels.distances import KINDS
+from gpuensemble._kernels.distances import KINDS, SmoothedKullbackLeibler, SquaredEuclidean
 
 CHUNK = 1 << 23  # entries of a row block and of the scores of its rows
 
@@ -24,6 +24,7 @@ class FeatureBlock(NamedTuple):
     weight: float = 1.0
     present: Array | None = None  # n booleans; None: all
     distance: str | None = None  # None: that of the call
+    smoothing: float = 0.0  # of "kl": the share of each row that all rows together make up
 
 
 class Features(NamedTuple):
@@ -37,6 +38,7 @@ class Features(NamedTuple):
     means: list
     present: list
     distances: list[str]
+    measures: list[SquaredEuclidean]  # what measures each of these distances
     constants: list  # of each part, times its weight
     square: Array
 
@@ -62,8 +64,8 @@ class Features(NamedTuple):
         return functools.reduce(operator.and_, given) if given else None
 
     def kinds(self, *lists: Any) -> Iterator[tuple]:
-        """Yield the distance of each part, beside entries of lists with an entry per part."""
-        return zip([KINDS[distance] for distance in self.distances], *lists, strict=True)
+        """Yield the measure of each part, beside entries of lists with an entry per part."""
+        return zip(self.measures, *lists, strict=True)
 
     def take(self, rows: Array) -> "Features":
         """Return the features of the named rows."""
@@ -107,13 +109,14 @@ def prepare(X: Any, distance: str) -> Features:
     cleared = [_cleared(block, name == "sqeuclidean") for block, name in zip(blocks, distances, strict=True)]
     parts, means = [part for part, _ in cleared], [mean for _, mean in cleared]
     weights, present = [float(block.weight) for block in blocks], [block.present for block in blocks]
+    measures = [_measure(*one) for one in zip(distances, parts, [block.smoothing for block in blocks], strict=True)]
     squares = [row_sums(part, lambda x, *_: x * x) for part in parts]
     constants = [
-        weight * KINDS[name].constant(part, square)
-        for name, weight, part, square in zip(distances, weights, parts, squares, strict=True)
+        weight * measure.constant(part, square)
+        for measure, weight, part, square in zip(measures, weights, parts, squares, strict=True)
     ]
     square = _add(weight * square for weight, square in zip(weights, squares, strict=True))
-    return Features(parts, weights, means, present, distances, constants, square)
+    return Features(parts, weights, means, present, distances, measures, constants, square)
 
 
 def tables(features: Features, position: list, empty: Array) -> CenterTables:
@@ -174,13 +177,22 @@ def own_scores(features: Features, found: CenterTables, label: Array) -> Array:
 
 def without_rounding(features: Features, costs: Array) -> Array:
     """Set costs to 0 where they may be nothing but rounding errors of their terms."""
-    xp = namespace(costs)
-    error = 64 * float(xp.finfo(features.dtype).eps) * abs(features.constant)
-    return xp.where(costs <= error, 0, costs)
+    xp, size = namespace(costs), abs(features.constant)
+    if "kl" in features.distances:  # the constant of a row that is all in one column is 0, unlike its terms
+        size = size + features.square**0.5
+    return xp.where(costs <= 64 * float(xp.finfo(features.dtype).eps) * size, 0, costs)
 
 
 def _add(values: Any) -> Array:
     return functools.reduce(operator.add, values)
+
+
+def _measure(distance: str, part: Any, smoothing: float) -> SquaredEuclidean:
+    """Return what measures a distance; with smoothing it mixes each row with the sum of all rows."""
+    if not smoothing:
+        return KINDS[distance]
+    total = column_sums(part)
+    return SmoothedKullbackLeibler(smoothing * (total / total.sum()))
 
 
 def _cleared(block: FeatureBlock, centre: bool) -> tuple[Any, Array | None]:

@@ -77,8 +77,7 @@ class CMVC(Consensus):
         The number of clusters of the consensus, and of each base partition.
     distance : {"cosine", "sqeuclidean", "kl"}
         |x| - x.c/|c|, |x - c|^2, or sum x log(x/c) of x and c as distributions, times the sum of x (Table 3); for
-        features, and as the utility for partitions (Table 4). With "cosine" and "kl" a row counts by its size: rows of
-        one length or sum give every sample the same say, and `trade_off` its meaning.
+        features, and as the utility for partitions (Table 4). With "cosine" and "kl" a row counts by its size.
     trade_off : float
         lambda: how much the consensus guides the base partitions.
     update : {"approximate", "exact"}
@@ -88,6 +87,13 @@ class CMVC(Consensus):
         Base partitions of each view, each from random columns.
     feature_ratio : float
         The share of a view's columns that each of them sees, more than 0 and at most 1.
+    scale_rows : bool
+        Scale the rows of each sub-view: to length 1 for "cosine" and "sqeuclidean", to sum 1 for "kl". A row of zeros
+        stays what it is. For texts with "sqeuclidean"; measurements whose size tells something need it off.
+    smoothing : float
+        For "kl" alone: the share, at least 0 and less than 1, of each row that all rows of the sub-view together make
+        up. A row x as a distribution becomes (1 - s) x + s m, where m is the sum of the sub-view's rows as a
+        distribution. With 0, a centre that lacks an entry of a row is infinitely far from it.
     n_init : int
         Starts of the first k-means of each base partition, from random rows; the best one counts.
     max_iter : int
@@ -141,6 +147,8 @@ class CMVC(Consensus):
         update: str = "approximate",
         n_subviews: int = 10,
         feature_ratio: float = 0.5,
+        scale_rows: bool = False,
+        smoothing: float = 0.5,
         n_init: int = 1,
         max_iter: int = 100,
         random_state: Any = None,
@@ -154,6 +162,8 @@ class CMVC(Consensus):
         self.update = update
         self.n_subviews = n_subviews
         self.feature_ratio = feature_ratio
+        self.scale_rows = scale_rows
+        self.smoothing = smoothing
         self.n_init = n_init
         self.max_iter = max_iter
         self.random_state = random_state
@@ -191,8 +201,9 @@ class CMVC(Consensus):
         n = checked[0].X.shape[0]
         checks.integer(self.n_clusters, "n_clusters", 1, n, "n_samples")
         dealer, rng = generators(self.random_state, 2)
-        ratio = checks.ratio(self.feature_ratio, "feature_ratio")
-        parts = list(views.subviews(checked, self.n_subviews, ratio, self.distance, dealer))
+        recipe = self._recipe()
+        views.refuse_too_large(checked, recipe, device)
+        parts = list(views.subviews(checked, recipe, dealer))
         rule = "have a feature other than 0 in a sub-view"
         views.refuse_unseen([part.present[0] for part in parts], range(n), rule, "without")
         with threads.one_blas_thread():
@@ -203,6 +214,11 @@ class CMVC(Consensus):
             found = run(parts, *start(parts, plan, rng), plan, self.verbose)
         self._store(found, device, home)
 
+    def _recipe(self) -> views.Recipe:
+        smoothing = float(self.smoothing) if self.distance == "kl" else 0.0
+        ratio = float(self.feature_ratio)
+        return views.Recipe(self.n_subviews, ratio, self.distance, bool(self.scale_rows), smoothing)
+
     def _check_parameters(self) -> str:
         checks.choice(self.distance, "distance", DISTANCES)
         checks.choice(self.update, "update", ("approximate", "exact"))
@@ -210,6 +226,8 @@ class CMVC(Consensus):
             raise ValueError(f"`distance` must be 'sqeuclidean' for the exact update, got {self.distance!r}.")
         checks.threshold(self.trade_off, "trade_off")
         checks.ratio(self.feature_ratio, "feature_ratio")
+        checks.flag(self.scale_rows, "scale_rows")
+        checks.share(self.smoothing, "smoothing")
         for name in ("n_subviews", "n_init", "max_iter"):
             checks.integer(getattr(self, name), name, 1)
         checks.integer(self.verbose, "verbose", 0)

@@ -109,21 +109,51 @@ def refuse_unseen(present: list, rows: Sequence, rule: str, fault: str) -> None:
         raise ValueError(f"Every sample must {rule}, got row {row} {fault}.")
 
 
-def subviews(views: list[View], n_subviews: int, feature_ratio: float, distance: str, rng: Any) -> Iterator[Features]:
+class Recipe(NamedTuple):
+    """This says how sub-views are made: how many of a view, their share of its columns, and how rows are measured."""
+
+    n_subviews: int
+    feature_ratio: float
+    distance: str
+    scale_rows: bool = False
+    smoothing: float = 0.0
+
+
+def subviews(views: list[View], recipe: Recipe, rng: Any) -> Iterator[Features]:
     """Yield random columns of each view, n_subviews times; a column is used as often as any other, or once more.
 
     For "cosine" and "kl" a row that is all zero in the columns of a sub-view is absent from it, and a sub-view in which
     no row is present is left out.
     """
     for X, present in views:
-        d = X.shape[1]
-        size = max(1, round(feature_ratio * d))
-        for chosen in random.deal(d, size, n_subviews, rng):
+        d, size = X.shape[1], _width(X, recipe)
+        for chosen in random.deal(d, size, recipe.n_subviews, rng):
             part = X if size == d else csr.columns(X, to_device(chosen, device_of(csr.entries(X))))
-            zero = None if distance == "sqeuclidean" else csr.zero_rows(part)
+            zero = None if recipe.distance == "sqeuclidean" else csr.zero_rows(part)
             seen = present if zero is None or not bool(zero.any()) else _both(present, ~zero)
             if seen is None or bool(seen.any()):
-                yield prepare([FeatureBlock(part, present=seen)], distance)
+                part = csr.scaled(part, squared=recipe.distance != "kl") if recipe.scale_rows else part
+                yield prepare([FeatureBlock(part, present=seen, smoothing=recipe.smoothing)], recipe.distance)
+
+
+def refuse_too_large(views: list[View], recipe: Recipe, device: str) -> None:
+    """Raise if the sub-views do not fit into memory: what is copied of each view, and two numbers a row."""
+    needed = recipe.n_subviews * sum(_copied(view, recipe) + 16 * view.X.shape[0] for view in views)
+    what = f"The {recipe.n_subviews * len(views)} sub-views of CMVC"
+    checks.fits(needed, what, device, "lower `n_subviews` or `feature_ratio`, or set `dtype` to 'float32'")
+
+
+def _copied(view: View, recipe: Recipe) -> int:
+    """Return how many bytes of a view a sub-view has for itself, in the mean: none if it is the view as it came."""
+    X, sparse = view.X, isinstance(view.X, csr.Csr)
+    size = _width(X, recipe)
+    changed = recipe.scale_rows or view.present is not None or (recipe.distance == "sqeuclidean" and not sparse)
+    whole = X.data.nbytes + X.indices.nbytes if sparse else X.nbytes
+    return whole * size // X.shape[1] if changed or size < X.shape[1] else 0
+
+
+def _width(X: Any, recipe: Recipe) -> int:
+    return max(1, round(recipe.feature_ratio * X.shape[1]))
 
 
 def _both(one: Array | None, two: Array) -> Array:
