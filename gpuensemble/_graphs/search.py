@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from scipy.sparse import csr_array
 
 from gpuensemble._array import threads
-from gpuensemble._array.csr import Csr, row_sums, some_rows
+from gpuensemble._array.csr import Csr, row_sums, scaled, some_rows
 from gpuensemble._array.csr import dense as dense_rows
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 from gpuensemble._kernels.cpu.graphs import nearest as cpu
@@ -56,11 +56,7 @@ class Others(NamedTuple):
 def of_matrix(X: Any, metric: str, mean: Array | None = None) -> Rows:
     """Take a mean, by default their own, off dense rows, to lose fewer digits; bring rows to length 1 for cosines."""
     if metric == "cosine":
-        norm = row_sums(X, lambda x, *_: x * x) ** 0.5
-        if isinstance(X, Csr):
-            X = X._replace(data=(X.data / norm[X.rows()]).astype(X.dtype))
-        else:
-            X = (X / norm[:, None]).astype(X.dtype)
+        X = scaled(X, squared=True)
     elif not isinstance(X, Csr):
         mean = (X.sum(0, dtype="float64") / len(X)).astype(X.dtype) if mean is None else mean
         X = namespace(X).ascontiguousarray(X - mean)

@@ -39,7 +39,7 @@ def checked(given: Any, present: Any, distance: str, device: str, dtype: str) ->
     for v, view in enumerate(views):
         _refuse_values(view, f"views[{v}]", distance, rows, dtype)
     refuse_unseen([view.present for view in views], rows, "be present in a view", "absent from all")
-    return [view._replace(X=_cast(view.X, dtype)) for view in views]
+    return [view._replace(X=csr.cast(view.X, dtype)) for view in views]
 
 
 def _listed(given: Any) -> list:
@@ -158,9 +158,3 @@ def _width(X: Any, recipe: Recipe) -> int:
 
 def _both(one: Array | None, two: Array) -> Array:
     return two if one is None else one & two
-
-
-def _cast(X: Any, dtype: str) -> Any:
-    if isinstance(X, csr.Csr):
-        return X._replace(data=X.data.astype(dtype, copy=False))
-    return X.astype(dtype, copy=False)
