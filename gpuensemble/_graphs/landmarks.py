@@ -39,9 +39,12 @@ class Landmarks(NamedTuple):
     def labels(self, X: Any) -> Array:
         """Find the labels of rows, an array or a `Csr`."""
         rows = of_matrix(X, self.metric, self.mean)
-        points = of_matrix(self.points(*nearest_centers(rows, self.centers, self.n_neighbors)), "sqeuclidean", 0)
-        nearest, _ = nearest_centers(points, self.means, 1)
-        return nearest[:, 0].astype("int32")
+        return self.nearest(self.points(*nearest_centers(rows, self.centers, self.n_neighbors)))
+
+    def nearest(self, points: Array) -> Array:
+        """Find the labels of embedded rows."""
+        found, _ = nearest_centers(of_matrix(points, "sqeuclidean", 0), self.means, 1)
+        return found[:, 0].astype("int32")
 
     def points(self, near: Array, distances: Array) -> Array:
         """Embed rows, given their nearest landmarks and squared distances: directions of the links' mean projection."""
@@ -59,8 +62,10 @@ def sampled(n: int, rng: Any) -> Any:
     return None if n <= SAMPLE else namespace().sort(rng.choice(n, SAMPLE, replace=False))
 
 
-def landmarks(X: Any, metric: str, n_clusters: int, n_landmarks: int, n_neighbors: int, rng: Any) -> Landmarks:
-    """Make landmarks of a sample of rows, and cut the graph that links rows to them, into clusters."""
+def landmarks(
+    X: Any, metric: str, n_clusters: int, n_landmarks: int, n_neighbors: int, rng: Any
+) -> tuple[Landmarks, Array]:
+    """Make landmarks of a sample of rows, and cut the graph that links rows to them; return the embedded rows, too."""
     xp = namespace(X.data if hasattr(X, "indptr") else X)
     rows = of_matrix(X, metric)
     n = len(rows.square)
@@ -71,7 +76,7 @@ def landmarks(X: Any, metric: str, n_clusters: int, n_landmarks: int, n_neighbor
     projection = _projection(near, _affinities(distances, width), len(centers), min(n_clusters, len(centers)))
     found = Landmarks(metric, rows.mean, centers, near.shape[1], width, projection, xp.empty(0))
     points = found.points(near, distances)
-    return found._replace(means=kmeans(points, n_clusters, rng).centers)
+    return found._replace(means=kmeans(points, n_clusters, rng).centers), points
 
 
 def _affinities(distances: Array, width: float) -> Array:

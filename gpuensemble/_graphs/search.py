@@ -175,6 +175,8 @@ def _scores(block: Any, others: Others) -> Array:
     """Return the scores of a block of rows, by rows."""
     if isinstance(others.turned, csr_array):
         product = (_scipy(block) @ others.turned).toarray()
+    elif isinstance(block, Csr) and device_of(others.square) == "cpu":
+        product = _scipy(block) @ others.turned
     else:
         product = _dense(block) @ others.turned
     product *= -2

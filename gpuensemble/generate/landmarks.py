@@ -69,7 +69,10 @@ def landmark_spectral(
 
     def partition(i: int, rng: Any) -> Array:
         rows, k = sampled(n, rng), drawn(low, high, rng)
-        found = landmarks(X if rows is None else some_rows(X, to_device(rows, device)), distance, k, p, q, rng)
+        if rows is None:
+            found, points = landmarks(X, distance, k, p, q, rng)
+            return by_first_occurrence(found.nearest(points))
+        found, _ = landmarks(some_rows(X, to_device(rows, device)), distance, k, p, q, rng)
         blocks = [found.labels(some_rows(X, slice(first, min(first + BLOCK, n)))) for first in range(0, n, BLOCK)]
         return by_first_occurrence(namespace(*blocks).concatenate(blocks))
 

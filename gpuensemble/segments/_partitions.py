@@ -115,7 +115,8 @@ def _modelled(
     device = choose_device(device)
     with on(device), threads.one_blas_thread():
         X = checked(get, argument, rows, distance, device)
-        return landmarks(X, distance, n_clusters, n_landmarks, LINKS, rng).moved("cpu")
+        found, _ = landmarks(X, distance, n_clusters, n_landmarks, LINKS, rng)
+        return found.moved("cpu")
 
 
 def _labelled(get: Callable, argument: Any, rows: range, distance: str, device: str, models: Any) -> tuple[int, Any]:
