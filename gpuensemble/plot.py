@@ -191,7 +191,7 @@ def stability(labels: Any, consensus: Any, *, ax: Any = None, device: str = "aut
 def _inputs(labels: Any, consensus: Any, device: str) -> tuple[Membership, np.ndarray, np.ndarray]:
     """Return the operator, and on the host the clusters of the consensus as codes, and what the caller calls them."""
     m = Membership.from_labels(labels, device)
-    found = len(coding.from_vector(consensus, "consensus").codes)
+    found = len(coding.from_vector(consensus, "consensus")[0].codes)
     if found != len(m.codes):
         raise ValueError(f"`consensus` must have n_samples={len(m.codes)} entries, got {found}.")
     names, clusters = np.unique(np.asarray(to_host(consensus)), return_inverse=True)

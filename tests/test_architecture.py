@@ -20,7 +20,7 @@ HOUSE = (
 )
 # These may name NumPy: they work with what is on the host, whatever the device. CuPy is named in few places.
 NAMES_NUMPY = {
-    *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot"),
+    *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot", "metrics"),
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
     *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.clusters"),
     *(

@@ -1,0 +1,76 @@
+"""Scores that take the majority: accuracy under the best matching of clusters, and purity."""
+
+import math
+from typing import Any
+
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import coo_array, eye_array, hstack
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+
+from gpuensemble._array.devices import Array
+from gpuensemble.metrics import contingency
+
+
+def accuracy(y: Any, z: Any) -> float:
+    """Return the share of samples that agree under the best one-to-one matching of clusters of z with classes of y.
+
+    Where one partition has more clusters than the other, those left over match nothing.
+
+    Parameters
+    ----------
+    y, z : vectors of n labels
+        The classes and the clusters; swapping them changes nothing.
+
+    Returns
+    -------
+    float
+        Between 0 (never reached) and 1 (the same partition).
+
+    Examples
+    --------
+    >>> from gpuensemble import metrics
+    >>> metrics.accuracy([0, 0, 0, 1], ["b", "b", "a", "a"])
+    0.75
+    """
+    table = contingency.table(y, z)
+    return int(table.tocsr()[matched(table)].sum()) / int(table.sum())
+
+
+def purity(y: Any, z: Any) -> float:
+    """Return the share of samples in the majority class of their cluster.
+
+    It never falls as clusters are split, and is 1 for clusters of one sample each.
+
+    Parameters
+    ----------
+    y : vector of n labels
+        The classes.
+    z : vector of n labels
+        The clusters.
+
+    Returns
+    -------
+    float
+        Between 0 (never reached) and 1 (no cluster holds two classes).
+
+    Examples
+    --------
+    >>> from gpuensemble import metrics
+    >>> metrics.purity([0, 0, 0, 1], ["b", "b", "a", "a"])
+    0.75
+    """
+    table = contingency.table(y, z)
+    return int(table.max(axis=0).sum()) / int(table.sum())
+
+
+def matched(table: coo_array) -> tuple[Array, Array]:
+    """Return the cells, rows and columns, of a one-to-one matching of rows with columns that covers most samples."""
+    if math.prod(table.shape) <= contingency.DENSE_CELLS:
+        return linear_sum_assignment(table.toarray(), maximize=True)
+    # A matching of the nonzero cells alone need not cover every row, and must here: each row gets a column of its own,
+    # worth nothing. All are worth 1 more, as a zero would be no edge.
+    raised = coo_array((table.data + 1, (table.row, table.col)), table.shape)
+    padded = hstack([raised, eye_array(table.shape[0], dtype=table.dtype)]).tocsr()
+    row, column = min_weight_full_bipartite_matching(padded, maximize=True)
+    inside = column < table.shape[1]
+    return row[inside], column[inside]
