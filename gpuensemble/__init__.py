@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 _MODULES = ("generate", "metrics", "plot", "prox", "segments", "simplex", "stiefel", "tsvd")
 _OF_MEMBERSHIP = ("Membership", "coassociation")
+_OF_INSPECTION = ("align", "impute", "stability")  # each in a file of its name
 
 if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares these lines with the registry
     from gpuensemble import generate as generate
@@ -16,6 +17,9 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble import simplex as simplex
     from gpuensemble import stiefel as stiefel
     from gpuensemble import tsvd as tsvd
+    from gpuensemble._inspection.align import align as align
+    from gpuensemble._inspection.impute import impute as impute
+    from gpuensemble._inspection.stability import stability as stability
     from gpuensemble.estimators.cluster_walk import ClusterWalk as ClusterWalk
     from gpuensemble.estimators.cmvc import CMVC as CMVC
     from gpuensemble.estimators.cspa import CSPA as CSPA
@@ -45,13 +49,15 @@ else:
             return import_module(f"gpuensemble.{name}")
         if name in _OF_MEMBERSHIP:
             return getattr(import_module("gpuensemble.membership"), name)
+        if name in _OF_INSPECTION:
+            return getattr(import_module(f"gpuensemble._inspection.{name}"), name)
         if name.startswith("_") and name != "__all__":
             raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
         from gpuensemble.estimators._base import registry
 
         if name == "__all__":
             estimators = sorted({method.estimator.__name__ for method in registry.methods().values()})
-            return [*estimators, *_OF_MEMBERSHIP, *_MODULES]
+            return [*estimators, *_OF_MEMBERSHIP, *_OF_INSPECTION, *_MODULES]
         found = registry.estimator(name)
         if found is None:
             raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")

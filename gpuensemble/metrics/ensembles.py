@@ -69,7 +69,7 @@ def of_pairs(m: Membership, of_table: Any) -> np.ndarray:
     few = m.n_columns * int(m.widths.max()) <= counts.WHOLE
     for i, j, table in _counted_at_once(m) if few else _counted_one_by_one(m):
         if table.nnz:
-            found[i, j] = found[j, i] = of_table(_without_empty(table))
+            found[i, j] = found[j, i] = of_table(without_empty(table))
     return found
 
 
@@ -95,7 +95,7 @@ def _counted_one_by_one(m: Membership) -> Iterator[tuple[int, int, coo_array]]:
                 yield i, j, counted(Pair(m.codes[both, i], m.codes[both, j], (int(m.widths[i]), width)))
 
 
-def _without_empty(table: coo_array) -> coo_array:
+def without_empty(table: coo_array) -> coo_array:
     """Leave out clusters that have no sample in common with the other partition."""
     (rows, row), (columns, column) = (np.unique(where, return_inverse=True) for where in (table.row, table.col))
     return coo_array((table.data, (row, column)), (len(rows), len(columns)))

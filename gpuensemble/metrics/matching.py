@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import coo_array, eye_array, hstack
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -33,7 +34,7 @@ def accuracy(y: Any, z: Any) -> float:
     0.75
     """
     table = contingency.table(y, z)
-    return int(table.tocsr()[matched(table)].sum()) / int(table.sum())
+    return int(table.data[partners(table)[table.row] == table.col].sum()) / int(table.sum())
 
 
 def purity(y: Any, z: Any) -> float:
@@ -63,14 +64,22 @@ def purity(y: Any, z: Any) -> float:
     return int(table.max(axis=0).sum()) / int(table.sum())
 
 
-def matched(table: coo_array) -> tuple[Array, Array]:
-    """Return the cells, rows and columns, of a one-to-one matching of rows with columns that covers most samples."""
+def partners(table: coo_array) -> Array:
+    """Match rows with columns one to one, so that most samples are covered; return the column of each row.
+
+    It is -1 where there is none left, or none that shares a sample with the row.
+    """
+    found = np.full(table.shape[0], -1)
     if math.prod(table.shape) <= contingency.DENSE_CELLS:
-        return linear_sum_assignment(table.toarray(), maximize=True)
-    # A matching of the nonzero cells alone need not cover every row, and must here: each row gets a column of its own,
-    # worth nothing. All are worth 1 more, as a zero would be no edge.
-    raised = coo_array((table.data + 1, (table.row, table.col)), table.shape)
-    padded = hstack([raised, eye_array(table.shape[0], dtype=table.dtype)]).tocsr()
-    row, column = min_weight_full_bipartite_matching(padded, maximize=True)
-    inside = column < table.shape[1]
-    return row[inside], column[inside]
+        dense = table.toarray()
+        row, column = linear_sum_assignment(dense, maximize=True)
+        inside = dense[row, column] > 0
+    else:
+        # A matching of the nonzero cells alone need not cover every row, and must here: each row gets a column of its
+        # own, worth nothing. All are worth 1 more, as a zero would be no edge.
+        raised = coo_array((table.data + 1, (table.row, table.col)), table.shape)
+        padded = hstack([raised, eye_array(table.shape[0], dtype=table.dtype)]).tocsr()
+        row, column = min_weight_full_bipartite_matching(padded, maximize=True)
+        inside = column < table.shape[1]
+    found[row[inside]] = column[inside]
+    return found
