@@ -5,13 +5,12 @@ import numbers
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from gpuensemble._array.devices import Array, device_of, namespace, on, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._inspection.inputs import checked
 from gpuensemble.membership import Membership
-from gpuensemble.metrics.contingency import Pair, counted
+from gpuensemble.metrics.contingency import Pair, Table, counted
 from gpuensemble.metrics.matching import partners
 
 
@@ -66,11 +65,11 @@ def aligned(m: Membership, reference: Array, n_names: int) -> Array:
     return found
 
 
-def _numbers(table: coo_array) -> np.ndarray:
+def _numbers(table: Table) -> np.ndarray:
     """Return the column that each row is matched with; rows without one are numbered on, the largest first."""
     found = partners(table).astype("int32")
     alone = np.flatnonzero(found < 0)
-    largest_first = np.argsort(-table.sum(axis=1)[alone], kind="stable")
+    largest_first = np.argsort(-table.sizes_y[alone], kind="stable")
     found[alone[largest_first]] = table.shape[1] + np.arange(len(alone))
     return found
 

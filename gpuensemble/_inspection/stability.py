@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import namespace, on, to_device, to_host
@@ -16,7 +15,8 @@ from gpuensemble._array.threads import spans
 from gpuensemble._inspection.bootstrap import kept_shares
 from gpuensemble._inspection.inputs import Inputs, checked
 from gpuensemble.membership import Membership
-from gpuensemble.metrics.ensembles import of_pairs, without_empty
+from gpuensemble.metrics.contingency import Table
+from gpuensemble.metrics.ensembles import of_pairs
 from gpuensemble.metrics.information import normalised
 from gpuensemble.metrics.pairs import adjusted_rand
 
@@ -184,7 +184,7 @@ def _clusters(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
 def _partitions(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
     """Return the columns of the table of partitions."""
     m = inputs.m
-    tables = [without_empty(coo_array(part)) for part in np.split(counts.together, _starts(m)[1:])]
+    tables = [Table.of_dense(part).without_empty() for part in np.split(counts.together, _starts(m)[1:])]
     others = of_pairs(m, normalised)
     np.fill_diagonal(others, np.nan)
     known = ~np.isnan(others)

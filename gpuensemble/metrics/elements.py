@@ -7,7 +7,6 @@ Gates, Wood, Hetrick, Ahn: Element-centric clustering comparison unifies overlap
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array
@@ -48,11 +47,11 @@ def element_centric(y: Any, z: Any, *, per_sample: bool = False) -> Any:
     return similarity(table)
 
 
-def similarity(table: coo_array) -> float:
+def similarity(table: contingency.Table) -> float:
     """Return the element-centric similarity of a contingency table."""
     return contingency.mean(_overlap(table), table)
 
 
-def _overlap(table: coo_array) -> Array:
+def _overlap(table: contingency.Table) -> Array:
     """Return the count of each cell over the larger of its clusters."""
-    return table.data / np.maximum(table.sum(axis=1)[table.row], table.sum(axis=0)[table.col])
+    return table.counts / np.maximum(table.sizes_y[table.row], table.sizes_z[table.column])

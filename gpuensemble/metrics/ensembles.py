@@ -4,14 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import choose_device, device_of, namespace, on, to_device
 from gpuensemble._tables import counts
 from gpuensemble._tables.blocks import whole
 from gpuensemble.membership import Membership
-from gpuensemble.metrics.contingency import Pair, counted
+from gpuensemble.metrics.contingency import Pair, Table, counted
 from gpuensemble.metrics.elements import similarity
 from gpuensemble.metrics.information import adjusted, normalised, variation
 from gpuensemble.metrics.pairs import adjusted_rand
@@ -68,12 +67,12 @@ def of_pairs(m: Membership, of_table: Any) -> np.ndarray:
     found = np.full((len(m.widths),) * 2, np.nan)
     few = m.n_columns * int(m.widths.max()) <= counts.WHOLE
     for i, j, table in _counted_at_once(m) if few else _counted_one_by_one(m):
-        if table.nnz:
-            found[i, j] = found[j, i] = of_table(without_empty(table))
+        if len(table.counts):
+            found[i, j] = found[j, i] = of_table(table.without_empty())
     return found
 
 
-def _counted_at_once(m: Membership) -> Iterator[tuple[int, int, coo_array]]:
+def _counted_at_once(m: Membership) -> Iterator[tuple[int, int, Table]]:
     """Give the tables of partitions i <= j, counted in as few passes as there is room for."""
     ends = np.cumsum(m.widths)
     starts, j = ends - m.widths, 0
@@ -81,11 +80,11 @@ def _counted_at_once(m: Membership) -> Iterator[tuple[int, int, coo_array]]:
         first = starts[j]
         while j < len(ends) and ends[j] - first <= columns.shape[1]:
             of_j = columns[:, starts[j] - first : ends[j] - first]
-            yield from ((i, j, coo_array(of_j[starts[i] : ends[i]])) for i in range(j + 1))
+            yield from ((i, j, Table.of_dense(of_j[starts[i] : ends[i]])) for i in range(j + 1))
             j += 1
 
 
-def _counted_one_by_one(m: Membership) -> Iterator[tuple[int, int, coo_array]]:
+def _counted_one_by_one(m: Membership) -> Iterator[tuple[int, int, Table]]:
     """Do the same where partitions have so many clusters that most cells are empty."""
     seen = m.codes != namespace(m.codes).asarray(-1).astype(m.codes.dtype)
     for j, width in enumerate(m.widths.tolist()):
@@ -93,9 +92,3 @@ def _counted_one_by_one(m: Membership) -> Iterator[tuple[int, int, coo_array]]:
             both = seen[:, i] & seen[:, j]
             if bool(both.any()):
                 yield i, j, counted(Pair(m.codes[both, i], m.codes[both, j], (int(m.widths[i]), width)))
-
-
-def without_empty(table: coo_array) -> coo_array:
-    """Leave out clusters that have no sample in common with the other partition."""
-    (rows, row), (columns, column) = (np.unique(where, return_inverse=True) for where in (table.row, table.col))
-    return coo_array((table.data, (row, column)), (len(rows), len(columns)))

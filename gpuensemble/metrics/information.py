@@ -4,7 +4,6 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_array
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array
@@ -135,13 +134,13 @@ def v_measure(y: Any, z: Any) -> VMeasure:
     table = contingency.table(y, z)
     information, entropy_y, entropy_z = _informations(table)
     # One cell in each column, or row: exactly 1, whatever was rounded.
-    homogeneity = 1.0 if table.nnz == table.shape[1] else _share(information, entropy_y)
-    completeness = 1.0 if table.nnz == table.shape[0] else _share(information, entropy_z)
+    homogeneity = 1.0 if len(table.counts) == table.shape[1] else _share(information, entropy_y)
+    completeness = 1.0 if len(table.counts) == table.shape[0] else _share(information, entropy_z)
     both = homogeneity + completeness
     return VMeasure(homogeneity, completeness, 2 * homogeneity * completeness / both if both else 0.0)
 
 
-def normalised(table: coo_array) -> float:
+def normalised(table: contingency.Table) -> float:
     """Return the normalised mutual information of a contingency table."""
     if (known := _known(table)) is not None:
         return known
@@ -149,37 +148,37 @@ def normalised(table: coo_array) -> float:
     return _share(information, math.sqrt(entropy_y * entropy_z))
 
 
-def adjusted(table: coo_array) -> float:
+def adjusted(table: contingency.Table) -> float:
     """Return the adjusted mutual information of a contingency table."""
     if (known := _known(table)) is not None:
         return known
     information, entropy_y, entropy_z = _informations(table)
-    expected = expected_information(table.sum(axis=1), table.sum(axis=0), int(table.sum()))
+    expected = expected_information(table.sizes_y, table.sizes_z, table.n)
     return min(1.0, (information - expected) / ((entropy_y + entropy_z) / 2 - expected))
 
 
-def variation(table: coo_array) -> float:
+def variation(table: contingency.Table) -> float:
     """Return the variation of information of a contingency table."""
     return contingency.mean(_surprise(table), table)
 
 
-def _known(table: coo_array) -> float | None:
+def _known(table: contingency.Table) -> float | None:
     """Return what needs no entropies: 1 for the same partition, 0 if only one is a single cluster; else None."""
-    if table.nnz == min(table.shape):  # one cell in each row and column
+    if len(table.counts) == min(table.shape):  # one cell in each row and column
         return 1.0
     return 0.0 if min(table.shape) == 1 else None
 
 
-def _surprise(table: coo_array) -> Array:
+def _surprise(table: contingency.Table) -> Array:
     """Return log(size_y / count) + log(size_z / count) of each cell."""
-    sizes_y, sizes_z = table.sum(axis=1)[table.row], table.sum(axis=0)[table.col]
-    return np.log1p((sizes_y - table.data) / table.data) + np.log1p((sizes_z - table.data) / table.data)
+    sizes_y, sizes_z, counts = table.sizes_y[table.row], table.sizes_z[table.column], table.counts
+    return np.log1p((sizes_y - counts) / counts) + np.log1p((sizes_z - counts) / counts)
 
 
-def _informations(table: coo_array) -> tuple[float, float, float]:
+def _informations(table: contingency.Table) -> tuple[float, float, float]:
     """Return the mutual information and both entropies: that of a partition is its information about itself."""
-    sizes_y, sizes_z = table.sum(axis=1), table.sum(axis=0)
-    information = _information(table.data, sizes_y[table.row], sizes_z[table.col])
+    sizes_y, sizes_z = table.sizes_y, table.sizes_z
+    information = _information(table.counts, sizes_y[table.row], sizes_z[table.column])
     return information, _information(sizes_y, sizes_y, sizes_y), _information(sizes_z, sizes_z, sizes_z)
 
 

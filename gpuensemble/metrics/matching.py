@@ -34,7 +34,7 @@ def accuracy(y: Any, z: Any) -> float:
     0.75
     """
     table = contingency.table(y, z)
-    return int(table.data[partners(table)[table.row] == table.col].sum()) / int(table.sum())
+    return int(table.counts[partners(table)[table.row] == table.column].sum()) / table.n
 
 
 def purity(y: Any, z: Any) -> float:
@@ -61,24 +61,27 @@ def purity(y: Any, z: Any) -> float:
     0.75
     """
     table = contingency.table(y, z)
-    return int(table.max(axis=0).sum()) / int(table.sum())
+    most = np.zeros(table.shape[1], "int64")
+    np.maximum.at(most, table.column, table.counts)
+    return int(most.sum()) / table.n
 
 
-def partners(table: coo_array) -> Array:
+def partners(table: contingency.Table) -> Array:
     """Match rows with columns one to one, so that most samples are covered; return the column of each row.
 
     It is -1 where there is none left, or none that shares a sample with the row.
     """
     found = np.full(table.shape[0], -1)
+    cells = (table.row, table.column)
     if math.prod(table.shape) <= contingency.DENSE_CELLS:
-        dense = table.toarray()
+        dense = coo_array((table.counts, cells), table.shape).toarray()
         row, column = linear_sum_assignment(dense, maximize=True)
         inside = dense[row, column] > 0
     else:
         # A matching of the nonzero cells alone need not cover every row, and must here: each row gets a column of its
         # own, worth nothing. All are worth 1 more, as a zero would be no edge.
-        raised = coo_array((table.data + 1, (table.row, table.col)), table.shape)
-        padded = hstack([raised, eye_array(table.shape[0], dtype=table.dtype)]).tocsr()
+        raised = coo_array((table.counts + 1, cells), table.shape)
+        padded = hstack([raised, eye_array(table.shape[0], dtype=raised.dtype)]).tocsr()
         row, column = min_weight_full_bipartite_matching(padded, maximize=True)
         inside = column < table.shape[1]
     found[row[inside]] = column[inside]

@@ -2,8 +2,6 @@
 
 from typing import Any, NamedTuple
 
-from scipy.sparse import coo_array
-
 from gpuensemble._array.devices import Array
 from gpuensemble.metrics import contingency
 
@@ -49,7 +47,7 @@ def ari(y: Any, z: Any) -> float:
     return adjusted_rand(contingency.table(y, z))
 
 
-def adjusted_rand(table: coo_array) -> float:
+def adjusted_rand(table: contingency.Table) -> float:
     """Return the adjusted Rand index of a contingency table."""
     both, only_y, only_z, neither = _pairs(table)
     agreement = 2 * (both * neither - only_y * only_z)
@@ -90,10 +88,10 @@ def pair_scores(y: Any, z: Any) -> PairScores:
     )
 
 
-def _pairs(table: coo_array) -> _Pairs:
+def _pairs(table: contingency.Table) -> _Pairs:
     """Count the pairs of samples in Python integers, since products of them follow."""
-    both, in_y, in_z = (_together(sizes) for sizes in (table.data, table.sum(axis=1), table.sum(axis=0)))
-    n = int(table.sum())
+    both, in_y, in_z = (_together(sizes) for sizes in (table.counts, table.sizes_y, table.sizes_z))
+    n = table.n
     return _Pairs(both, in_y - both, in_z - both, n * (n - 1) // 2 - in_y - in_z + both)
 
 

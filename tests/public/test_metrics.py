@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse import coo_array
 from sklearn.metrics import (
     adjusted_mutual_info_score,
     adjusted_rand_score,
@@ -319,7 +318,7 @@ def test_a_sparse_matching_is_as_good_as_the_dense_one(monkeypatch, shape):
     monkeypatch.setattr(contingency, "DENSE_CELLS", 0)
     for density in (0.02, 0.2, 1):
         dense = rng.integers(1, 50, shape) * (rng.random(shape) < density)
-        partners = matching.partners(coo_array(dense))
+        partners = matching.partners(contingency.Table.of_dense(dense))
         rows = np.flatnonzero(partners >= 0)
         assert len(set(partners[rows])) == len(rows)
         assert dense[rows, partners[rows]].sum() == dense[linear_sum_assignment(dense, maximize=True)].sum()
@@ -328,7 +327,7 @@ def test_a_sparse_matching_is_as_good_as_the_dense_one(monkeypatch, shape):
 def test_counts_are_exact_for_a_billion_samples(monkeypatch):
     dense = np.array([[499_999_999, 3, 0], [7, 300_000_001, 1], [0, 0, 199_999_989]])
     assert dense.sum() == 10**9
-    monkeypatch.setattr(contingency, "table", lambda y, z: coo_array(dense))
+    monkeypatch.setattr(contingency, "table", lambda y, z: contingency.Table.of_dense(dense))
     both, in_y, in_z, pairs = (
         sum(math.comb(size, 2) for size in sizes.tolist())
         for sizes in (dense.ravel(), dense.sum(1), dense.sum(0), dense.sum(keepdims=True)[0])
@@ -342,7 +341,7 @@ def test_counts_are_exact_for_a_billion_samples(monkeypatch):
 
 def test_nmi_keeps_its_digits_where_one_sample_of_a_billion_stands_alone(monkeypatch):
     n, alone = 10**9, 1e-9
-    monkeypatch.setattr(contingency, "table", lambda y, z: coo_array(np.array([[n - 2, 1], [1, 0]])))
+    monkeypatch.setattr(contingency, "table", lambda y, z: contingency.Table.of_dense(np.array([[n - 2, 1], [1, 0]])))
     entropy = -(1 - alone) * math.log1p(-alone) - alone * math.log(alone)
     # The information, to first order: 1 / n**2 from each of the small cells, -1 / n**2 from the large one.
     assert metrics.nmi(None, None) == pytest.approx(alone**2 / entropy, rel=1e-6)
