@@ -106,7 +106,17 @@ def _renamed_array(labels: Array, codes: Array, names: Array) -> Array:
     old = labels.data if masked else labels
     found, holes = names[codes], codes < 0  # a hole has the last name, for now
     if bool(holes.any()):
-        numeric = names.dtype.kind in "biuf" and old.dtype.kind in "biuf"
-        found = found.astype(namespace(codes).result_type(names, old) if numeric else object)
+        found = found.astype(_common_type(old, names))
         found[holes] = old[holes]
     return np.ma.array(found, mask=np.ma.getmaskarray(labels)) if masked else found
+
+
+def _common_type(labels: Array, names: Array) -> Any:
+    """Return the type that holds names, and what stands for holes."""
+    if not (names.dtype.kind in "biuf" and labels.dtype.kind in "biuf"):
+        return object
+    found = namespace(names).result_type(names, labels)
+    if found.kind == "f" and names.dtype.kind in "iu" and int(names.max()) > 2**53:
+        rule = "at most 2**53 where `labels` has holes among floats"
+        raise ValueError(f"`reference` must be {rule}, got {int(names.max())}.")
+    return found

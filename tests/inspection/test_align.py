@@ -90,6 +90,24 @@ def test_arrays_keep_their_holes():
     assert small[0, 1] == -1
 
 
+def test_names_too_long_for_floats_are_refused(xp):
+    names = xp.asarray([2**60, 2**60 + 1, 2**60 + 1])
+    assert to_host(ge.align(xp.asarray([[0, -1], [1, 0], [1, 0]]), names))[:, 0].tolist() == names.tolist()
+    rule = r"`reference` must be at most 2\*\*53 where `labels` has holes among floats, got 1152921504606846977\."
+    with pytest.raises(ValueError, match=rule):
+        ge.align(xp.asarray([[0, np.nan], [1, 0], [1, 0]]), names)
+
+
+def test_dates_may_be_labels():
+    days = np.array(
+        [["2020-01-01", "2020-01-02"], ["2020-01-03", "NaT"], ["2020-01-03", "2020-01-05"]], "datetime64[D]"
+    )
+    found = ge.align(days, [4, 5, 5])
+    assert found[:, 0].tolist() == [4, 5, 5]
+    assert pd.isna(found[1, 1])
+    assert found[[0, 2], 1].tolist() == [4, 5]
+
+
 def test_an_estimator_stands_for_its_labels():
     _, labels = ensemble(holes=0.2)
     fitted = ge.ClusterWalk(4, device="cpu").fit(labels)

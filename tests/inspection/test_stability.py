@@ -119,6 +119,9 @@ def test_what_there_is_nothing_to_say_of():
     assert np.isnan(apart.item_consensus.iloc[0, 1])  # never seen together
     assert apart.samples["other"].tolist() == [None] * 3
     assert apart.samples["consensus"].tolist()[:2] == [1, 1]
+    partly = ge.stability([[0, None], [0, None], [1, None], [None, 1]], [0, 0, 1, 2])
+    assert partly.samples["other"].tolist() == [1, 1, 0, None]
+    assert partly.clusters["nearest"].tolist() == [1, 0, None]
 
 
 def test_clusters_of_any_name_come_in_order():
@@ -163,6 +166,18 @@ def test_the_bootstrap_is_that_of_its_definition():
     assert drawn.min() < 5
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(found, kept / drawn)
+
+
+def test_by_default_the_bootstrap_is_of_the_estimator_that_is_given():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, (60, 5))
+    fitted = ge.SEC(3, random_state=0).fit(labels)
+    own, named, other = (
+        ge.stability(labels, given, n_bootstrap=3, method=method, random_state=0).samples["kept"]
+        for given, method in ((fitted, None), (fitted.labels_, "sec"), (fitted.labels_, None))
+    )
+    np.testing.assert_array_equal(own, named)
+    assert (own != other).any()
 
 
 def test_equal_partitions_keep_every_sample():
