@@ -133,6 +133,8 @@ def test_the_same_samples_in_another_order_are_refused():
     with pytest.raises(ValueError, match=rule):
         ge.align(frame, pd.Series([0, 1, 1], list("xzy")))
     assert ge.align(frame, pd.Series([3, 4, 4]))["a"].tolist() == [3, 4, 4]  # numbered, not named
+    some = frame.set_axis([0, 2, 5])  # rows of a larger frame
+    assert ge.align(some, pd.Series([3, 4, 4]))["a"].tolist() == [3, 4, 4]
 
 
 def test_text_cannot_go_to_a_device(xp):

@@ -39,15 +39,15 @@ def test_each_hole_has_the_commonest_label_of_its_cluster(xp, dtype):
 
 def test_a_data_frame_stays_one():
     index = list("vwxyz")
-    frame = pd.DataFrame({"text": ["a", "b", None, "b", "c"], 3: [np.nan, 4.0, 4.0, np.nan, np.nan]}, index)
+    frame = pd.DataFrame({"text": ["a", "b", None, "b", None], 3: [np.nan, 4.0, 4.0, np.nan, np.nan], "all": 7}, index)
     found = ge.impute(frame, pd.Series([0, 0, 0, 1, 1], index))
-    assert found.labels["text"].tolist() == ["a", "b", "a", "b", "c"]  # the first of equally common ones
+    assert found.labels["text"].tolist() == ["a", "b", "a", "b", "b"]  # the first of equally common ones
     assert found.labels[3].tolist()[:3] == [4, 4, 4]
     assert found.labels[3].isna().tolist() == [False] * 3 + [True] * 2
     assert list(found.confidence.index) == index
-    assert list(found.confidence.columns) == ["text", 3]
+    assert list(found.confidence.columns) == ["text", 3, "all"]
     assert found.confidence["text"].tolist() == [1, 1, 0.5, 1, 1]
-    assert frame.isna().sum().sum() == 4  # the caller's table is as it was
+    assert frame.isna().sum().sum() == 5  # the caller's table is as it was
 
 
 def test_an_estimator_stands_for_its_labels():
