@@ -151,19 +151,20 @@ def best_renaming(found, consensus):
     return max(ways, key=lambda renamed: (renamed == consensus).sum())
 
 
-def test_the_bootstrap_is_that_of_its_definition():
+@pytest.mark.parametrize("times", [1, 5])
+def test_the_bootstrap_is_that_of_its_definition(times):
     rng = np.random.default_rng(1)
     truth, labels = ensemble(n=50, r=4, holes=0.5)
     consensus = np.where(rng.random(50) < 0.2, rng.integers(0, 4, 50), truth)
-    found = ge.stability(labels, consensus, n_bootstrap=5, method="sec", random_state=3).samples["kept"]
+    found = ge.stability(labels, consensus, n_bootstrap=times, method="sec", random_state=3).samples["kept"]
     kept, drawn = np.zeros(50), np.zeros(50)
-    for draws in generators(3, 5):
+    for draws in generators(3, times):
         table = labels[:, draws.integers(0, 4, 4)]
         rows = (table >= 0).any(axis=1)
         labels_ = ge.SEC(4, random_state=int(draws.integers(2**31))).fit(table[rows]).labels_
         kept[rows] += best_renaming(labels_, consensus[rows]) == consensus[rows]
         drawn[rows] += 1
-    assert drawn.min() < 5
+    assert drawn.min() < times
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(found, kept / drawn)
 
@@ -182,7 +183,7 @@ def test_by_default_the_bootstrap_is_of_the_estimator_that_is_given():
 
 def test_equal_partitions_keep_every_sample():
     labels = np.repeat(np.arange(30)[:, None] % 3, 4, axis=1)
-    for method in (None, "voting", ge.KCC(3)):
+    for method in (None, "voting", ge.KCC(3), ge.EAC(3)):
         assert (ge.stability(labels, labels[:, 0], n_bootstrap=3, method=method).samples["kept"] == 1).all()
 
 
