@@ -43,8 +43,9 @@ TESTS = {
 }
 for one in ("lloyd", "costs", "weights", "bounds", "seeding"):
     TESTS[f"{ROOM}/{one}.py"] = ([f"{OWN}{one}.py"], [f"{OWN}labels.py"], FITS)
-for one in ("contingency", "matching", "pairs", "information", "elements", "ensembles"):
-    TESTS[f"gpuensemble/metrics/{one}.py"] = ([METRICS, PAIRWISE],)
+for one in ("contingency", "matching", "pairs", "information", "elements"):
+    TESTS[f"gpuensemble/metrics/{one}.py"] = ([METRICS], [PAIRWISE])
+TESTS["gpuensemble/metrics/ensembles.py"] = ([PAIRWISE],)
 for one in ("align", "bootstrap", "impute", "inputs", "stability"):
     TESTS[f"gpuensemble/_inspection/{one}.py"] = (["tests/inspection"],)
 PAIRS = {"min": "max", "minimum": "maximum", "argmin": "argmax", "any": "all"}
