@@ -7,7 +7,14 @@ __version__ = "0.1.0"
 _MODULES = (
     *("communities", "generate", "metrics", "neighbors", "plot", "prox", "segments", "simplex", "stiefel", "tsvd"),
 )
-_HOMES = {"ConsensusClustering": "clustering", "Membership": "membership", "coassociation": "membership"}
+_HOMES = {  # of names that are no modules
+    "ConsensusClustering": "clustering",
+    "Membership": "membership",
+    "align": "_inspection.align",
+    "coassociation": "membership",
+    "impute": "_inspection.impute",
+    "stability": "_inspection.stability",
+}
 
 if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares these lines with the registry
     from gpuensemble import communities as communities
@@ -20,6 +27,9 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble import simplex as simplex
     from gpuensemble import stiefel as stiefel
     from gpuensemble import tsvd as tsvd
+    from gpuensemble._inspection.align import align as align
+    from gpuensemble._inspection.impute import impute as impute
+    from gpuensemble._inspection.stability import stability as stability
     from gpuensemble.clustering import ConsensusClustering as ConsensusClustering
     from gpuensemble.estimators.cluster_walk import ClusterWalk as ClusterWalk
     from gpuensemble.estimators.cmvc import CMVC as CMVC

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpuensemble import metrics
-from gpuensemble._array import coding
 from gpuensemble._array.devices import to_device, to_host
+from gpuensemble._inspection.inputs import checked
 from gpuensemble.membership import Membership
 
 PIXELS = 512  # rows and columns of a heat map at most
@@ -190,12 +190,8 @@ def stability(labels: Any, consensus: Any, *, ax: Any = None, device: str = "aut
 
 def _inputs(labels: Any, consensus: Any, device: str) -> tuple[Membership, np.ndarray, np.ndarray]:
     """Return the operator, and on the host the clusters of the consensus as codes, and what the caller calls them."""
-    m = Membership.from_labels(labels, device)
-    found = len(coding.from_vector(consensus, "consensus").codes)
-    if found != len(m.codes):
-        raise ValueError(f"`consensus` must have n_samples={len(m.codes)} entries, got {found}.")
-    names, clusters = np.unique(np.asarray(to_host(consensus)), return_inverse=True)
-    return m, clusters.astype("int32"), names
+    m, clusters, names = checked(labels, consensus, "consensus", device)
+    return m, to_host(clusters), names
 
 
 def _stability(m: Membership, clusters: np.ndarray) -> np.ndarray:

@@ -16,12 +16,12 @@ PACKAGE = ROOT / "gpuensemble"
 HOUSE = (
     *("_array", "_kernels", "membership", "_linear", "tsvd", "prox", "stiefel", "simplex"),
     *("_tables", "_kmeans", "_graphs", "_partition", "neighbors", "communities", "metrics", "generate", "estimators"),
-    *("clustering", "segments", "plot", "__init__"),
+    *("_inspection", "clustering", "segments", "plot", "__init__"),
     *("_cli", "__main__"),
 )
 # These may name NumPy: they work with what is on the host, whatever the device. CuPy is named in few places.
 NAMES_NUMPY = {
-    *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot"),
+    *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot", "metrics", "_inspection"),
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
     *("_graphs.bridges", "_graphs.steering"),
     *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.clusters"),
@@ -140,7 +140,7 @@ def _module_of(method):
 def test_a_star_import_brings_modules_and_estimators():
     names = {}
     exec("from gpuensemble import *", names)
-    assert {"SEC", "LTA", "HBGF", "Membership", "coassociation", "prox", "generate"} <= set(names)
+    assert {"SEC", "LTA", "HBGF", "Membership", "coassociation", "align", "prox", "generate"} <= set(names)
 
 
 def test_importing_brings_no_optional_library():

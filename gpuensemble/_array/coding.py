@@ -125,8 +125,8 @@ def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded,
     return _assemble(coded(), len(columns), names), unknown
 
 
-def from_vector(labels: Any, name: str) -> Coded:
-    """Read one vector of labels, none of them missing (a NumPy or CuPy array, a Series or a list), as a column."""
+def from_vector(labels: Any, name: str) -> tuple[Coded, np.ndarray]:
+    """Read a vector of labels, none missing (NumPy or CuPy array, Series, list): one column, and its label values."""
     column, names = _vector(labels, name)
     local, values = _factorize(column, names, 0)
     missing = local < 0
@@ -134,7 +134,7 @@ def from_vector(labels: Any, name: str) -> Coded:
         place = names.place(0, int(missing.argmax()))
         raise ValueError(f"`{name}` must not hold missing labels (NaN, None or -1), got one{place}.")
     _check_values(local, values, names, 0)
-    return _assemble(iter([(local, len(values))]), 1, names)
+    return _assemble(iter([(local, len(values))]), 1, names), values
 
 
 def from_codes(codes: Any, widths: Any) -> Coded:

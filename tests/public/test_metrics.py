@@ -1,8 +1,10 @@
 """The scores against scikit-learn and brute force, on every array library."""
 
 import doctest
+import importlib
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -11,16 +13,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
-from scipy.sparse import coo_array
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics import (
+    adjusted_mutual_info_score,
+    adjusted_rand_score,
+    homogeneity_completeness_v_measure,
+    mutual_info_score,
+    normalized_mutual_info_score,
+)
 from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
 from gpuensemble import metrics
 from gpuensemble._array import devices
+from gpuensemble._kernels.cpu.contingency import expected_information
+from gpuensemble.metrics import contingency, matching
+from support import check
 
 on_every_library = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
-SYMMETRIC = (metrics.accuracy, metrics.nmi, metrics.ari)
-SCORES = (*SYMMETRIC, metrics.purity, metrics.pair_scores)
+MODULES = ("contingency", "elements", "ensembles", "information", "matching", "pairs")
+SYMMETRIC = (metrics.accuracy, metrics.nmi, metrics.ari, metrics.ami, metrics.element_centric)
+SIMILARITIES = (*SYMMETRIC, metrics.purity, metrics.pair_scores, metrics.v_measure)
+SCORES = (*SIMILARITIES, metrics.vi)
 CLOSE = {"rel": 0, "abs": 1e-12}
 
 
@@ -49,6 +61,31 @@ def sklearn_pair_scores(y, z):
     return precision, recall, 2 * precision * recall / (precision + recall) if precision + recall else 0
 
 
+def sample_vi(y, z):
+    """log(1 / (the share of its class that is in its cluster, times that of its cluster in its class)), by counting."""
+    same_y, same_z = y[:, None] == y, z[:, None] == z
+    both = (same_y & same_z).sum(1)
+    return np.log(same_y.sum(1) / both) + np.log(same_z.sum(1) / both)
+
+
+def dense_vi(y, z):
+    """H(y) + H(z) - 2 I(y, z), by scikit-learn."""
+    return mutual_info_score(y, y) + mutual_info_score(z, z) - 2 * mutual_info_score(y, z)
+
+
+def pagerank_similarity(y, z, alpha=0.9):
+    """As Gates et al. define it: 1 - |p - q| / (2 alpha), where p and q are a sample's PageRanks on the two graphs."""
+    p, q = (personalised_pagerank(labels, alpha) for labels in (y, z))
+    return 1 - np.abs(p - q).sum(1) / (2 * alpha)
+
+
+def personalised_pagerank(labels, alpha):
+    """Of all samples, by solving p = alpha p W + (1 - alpha) v; W walks from sample to cluster to sample."""
+    belongs = (labels[:, None] == np.unique(labels)).astype(float)
+    walk = (belongs / belongs.sum(1, keepdims=True)) @ (belongs / belongs.sum(0)).T
+    return (1 - alpha) * np.linalg.inv(np.eye(len(labels)) - alpha * walk)
+
+
 @given(pair=partitions())
 @on_every_library
 def test_scores_are_those_of_scikit_learn_and_brute_force(xp, pair):
@@ -58,6 +95,18 @@ def test_scores_are_those_of_scikit_learn_and_brute_force(xp, pair):
     assert metrics.ari(y, z) == pytest.approx(adjusted_rand_score(*pair), **CLOSE)
     assert metrics.purity(y, z) == pytest.approx(contingency_matrix(*pair).max(0).sum() / len(pair[0]), **CLOSE)
     assert metrics.pair_scores(y, z) == pytest.approx(sklearn_pair_scores(*pair), **CLOSE)
+    assert metrics.ami(y, z) == pytest.approx(adjusted_mutual_info_score(*pair), rel=0, abs=1e-10)
+    assert metrics.v_measure(y, z) == pytest.approx(homogeneity_completeness_v_measure(*pair), **CLOSE)
+    assert metrics.vi(y, z) == pytest.approx(dense_vi(*pair), **CLOSE)
+    assert metrics.element_centric(y, z) == pytest.approx(pagerank_similarity(*pair).mean(), **CLOSE)
+
+
+@given(pair=partitions())
+@on_every_library
+def test_what_each_sample_adds_is_in_the_callers_library(xp, pair):
+    y, z = map(xp.asarray, pair)
+    check(metrics.element_centric(y, z, per_sample=True), pagerank_similarity(*pair), xp)
+    check(metrics.vi(y, z, per_sample=True), sample_vi(*pair), xp)
 
 
 @given(pair=partitions())
@@ -82,26 +131,70 @@ def test_the_order_of_samples_and_the_names_of_clusters_do_not_matter(pair, seed
 @given(pair=partitions())
 def test_swapping_the_partitions(pair):
     y, z = pair
-    for score in SYMMETRIC:
+    for score in (*SYMMETRIC, metrics.vi):
         assert score(z, y) == pytest.approx(score(y, z), **CLOSE)
     precision, recall, f1 = metrics.pair_scores(y, z)
     assert metrics.pair_scores(z, y) == (recall, precision, f1)
+    homogeneity, completeness, v = metrics.v_measure(y, z)
+    assert metrics.v_measure(z, y) == pytest.approx((completeness, homogeneity, v), **CLOSE)
 
 
 @given(pair=partitions())
 def test_scores_stay_in_their_range(pair):
-    for score in (metrics.accuracy, metrics.nmi, metrics.purity):
+    for score in (metrics.accuracy, metrics.nmi, metrics.purity, metrics.element_centric):
         assert 0 <= score(*pair) <= 1
     assert -0.5 <= metrics.ari(*pair) <= 1
-    assert all(0 <= part <= 1 for part in metrics.pair_scores(*pair))
+    assert metrics.ami(*pair) <= 1
+    assert 0 <= metrics.vi(*pair) <= math.log(len(pair[0])) + 1e-12
+    assert all(0 <= part <= 1 for part in (*metrics.pair_scores(*pair), *metrics.v_measure(*pair)))
     assert metrics.accuracy(*pair) <= metrics.purity(*pair)
 
 
 @given(pair=partitions())
 def test_equal_partitions_score_exactly_one(pair):
     y, _ = pair
-    for score in SCORES:
+    for score in SIMILARITIES:
         assert np.all(np.array(score(y, 100 - y)) == 1)
+    assert metrics.vi(y, 100 - y) == 0
+
+
+@given(pairs=st.tuples(partitions(max_n=20), st.integers(0, 2**32 - 1)))
+def test_the_variation_of_information_is_a_distance(pairs):
+    (x, y), seed = pairs
+    z = np.random.default_rng(seed).integers(0, 4, len(x))
+    assert metrics.vi(x, z) <= metrics.vi(x, y) + metrics.vi(y, z) + 1e-12
+
+
+def exact_expectation(sizes_y, sizes_z):
+    """The mean mutual information by its definition, probabilities in fractions."""
+    n, terms = sum(sizes_y), []
+    for (a, often_a), (b, often_b) in itertools.product(Counter(sizes_y).items(), Counter(sizes_z).items()):
+        for x in range(max(1, a + b - n), min(a, b) + 1):
+            chance = Fraction(math.comb(b, x) * math.comb(n - b, a - x), math.comb(n, a))
+            terms.append(often_a * often_b * float(chance * x / n) * math.log(n * x / (a * b)))
+    return math.fsum(terms)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        ([1], [1]),
+        ([2, 1], [1, 2]),
+        ([30, 30, 3], [1, 40, 22]),
+        ([200, 100], [299, 1]),
+        ([99_990, 7, 3], [5, 4, 99_991]),
+    ],
+)
+def test_the_expected_information_is_exact(sizes):
+    found = expected_information(*map(np.array, sizes), sum(sizes[0]))
+    assert found == pytest.approx(exact_expectation(*sizes), rel=1e-13, abs=1e-15)
+
+
+def test_the_expected_information_keeps_its_digits_for_a_billion_samples():
+    n = 10**9
+    sizes_y, sizes_z = np.array([n // 2, n // 4, n // 4]), np.array([n // 5, 4 * n // 5])
+    # A quadratic of the logarithm gives (rows - 1) (columns - 1) / 2 (n - 1); what is left out is of the order n**-2.
+    assert expected_information(sizes_y, sizes_z, n) == pytest.approx(1 / (n - 1), rel=1e-7)
 
 
 @given(pair=partitions())
@@ -112,15 +205,26 @@ def test_splitting_clusters_never_lowers_purity(pair):
 
 
 ONE, EACH = [0] * 5, [0, 1, 2, 3, 4]
+SAME = (*[1] * 6, (1, 1, 1), (1, 1, 1), 0)
+UNEVEN = -0.6 * math.log(0.6) - 0.4 * math.log(0.4)
 DEGENERATE = {
-    "one sample": ([3], ["a"], (1, 1, 1, 1, (1, 1, 1))),
-    "one cluster in both": (ONE, ["a"] * 5, (1, 1, 1, 1, (1, 1, 1))),
-    "single samples in both": (EACH, list("edcba"), (1, 1, 1, 1, (1, 1, 1))),
-    "one cluster against classes": ([0, 0, 0, 1, 1], ONE, (0.6, 0, 0, 0.6, (0.4, 1, 4 / 7))),
-    "clusters against one class": (ONE, [0, 0, 0, 1, 1], (0.6, 0, 0, 1, (1, 0.4, 4 / 7))),
-    "single samples against one class": (ONE, EACH, (0.2, 0, 0, 1, (1, 0, 0))),
-    "one cluster against single samples": (EACH, ONE, (0.2, 0, 0, 0.2, (0, 1, 0))),
-    "no pair in common": ([0, 0, 1, 1], [0, 1, 0, 1], (0.5, 0, -0.5, 0.5, (0, 0, 0))),
+    "one sample": ([3], ["a"], SAME),
+    "one cluster in both": (ONE, ["a"] * 5, SAME),
+    "single samples in both": (EACH, list("edcba"), SAME),
+    "one cluster against classes": (
+        *([0, 0, 0, 1, 1], ONE),
+        (0.6, 0, 0, 0, 0.52, 0.6, (0.4, 1, 4 / 7), (0, 1, 0), UNEVEN),
+    ),
+    "clusters against one class": (
+        *(ONE, [0, 0, 0, 1, 1]),
+        (0.6, 0, 0, 0, 0.52, 1, (1, 0.4, 4 / 7), (1, 0, 0), UNEVEN),
+    ),
+    "single samples against one class": (ONE, EACH, (0.2, 0, 0, 0, 0.2, 1, (1, 0, 0), (1, 0, 0), math.log(5))),
+    "one cluster against single samples": (EACH, ONE, (0.2, 0, 0, 0, 0.2, 0.2, (0, 1, 0), (0, 1, 0), math.log(5))),
+    "no pair in common": (
+        *([0, 0, 1, 1], [0, 1, 0, 1]),
+        (0.5, 0, -0.5, -0.5, 0.5, 0.5, (0, 0, 0), (0, 0, 0), 2 * math.log(2)),
+    ),
 }
 
 
@@ -130,6 +234,7 @@ def test_degenerate_partitions(y, z, expected):
     if len(y) > 1:
         nmi = normalized_mutual_info_score(list(map(str, y)), list(map(str, z)), average_method="geometric")
         assert metrics.nmi(y, z) == nmi
+        assert metrics.ami(y, z) == pytest.approx(adjusted_mutual_info_score(list(map(str, y)), list(map(str, z))))
 
 
 KINDS = {
@@ -162,12 +267,12 @@ def test_classes_of_the_host_meet_clusters_on_the_device(xp, monkeypatch):
     y, z = np.array(["a", "b", "b", "c", "c"]), np.array([0, 0, 1, 2, 2])
     expected = [(score(y, z), score(z, y)) for score in SCORES]
     z, targets = xp.asarray(z), set()
-    monkeypatch.setattr(metrics, "to_device", lambda *args: targets.add(args[1]) or devices.to_device(*args))
+    monkeypatch.setattr(contingency, "to_device", lambda *args: targets.add(args[1]) or devices.to_device(*args))
     assert [(score(y, z), score(z, y)) for score in SCORES] == expected
     assert targets == {devices.device_of(z)}
 
 
-@pytest.mark.parametrize("cells", [metrics.DENSE_CELLS, 0])
+@pytest.mark.parametrize("cells", [contingency.DENSE_CELLS, 0])
 def test_only_the_table_leaves_the_device(xp, monkeypatch, cells):
     moved, to_device = [], devices.to_device
 
@@ -177,7 +282,7 @@ def test_only_the_table_leaves_the_device(xp, monkeypatch, cells):
 
     rng = np.random.default_rng(0)
     y, z = xp.asarray(rng.integers(0, 5, 3000)), xp.asarray(rng.integers(0, 4, 3000))
-    monkeypatch.setattr(metrics, "DENSE_CELLS", cells)
+    monkeypatch.setattr(contingency, "DENSE_CELLS", cells)
     monkeypatch.setattr(devices, "to_device", recorded)
     for score in SCORES:
         score(y, z)
@@ -188,9 +293,9 @@ def test_only_the_table_leaves_the_device(xp, monkeypatch, cells):
 @on_every_library
 def test_a_sparse_table_gives_the_same_scores(xp, pair):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "DENSE_CELLS", 0)
-        for dense in ("Membership", "linear_sum_assignment"):
-            patch.delattr(metrics, dense)
+        patch.setattr(contingency, "DENSE_CELLS", 0)
+        patch.delattr(contingency, "Membership")
+        patch.delattr(matching, "linear_sum_assignment")
         sparse = [score(*map(xp.asarray, pair)) for score in SCORES]
     assert sparse == [score(*pair) for score in SCORES]
 
@@ -199,25 +304,31 @@ def test_ten_thousand_clusters_in_both():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10_000, 100_000)
     z = np.where(rng.random(len(y)) < 0.7, y, rng.integers(0, 10_000, len(y)))
-    assert len(np.unique(y)) * len(np.unique(z)) > metrics.DENSE_CELLS
+    assert len(np.unique(y)) * len(np.unique(z)) > contingency.DENSE_CELLS
     assert metrics.ari(y, z) == pytest.approx(adjusted_rand_score(y, z), **CLOSE)
     assert metrics.nmi(y, z) == pytest.approx(normalized_mutual_info_score(y, z, average_method="geometric"), **CLOSE)
+    expected = exact_expectation(np.bincount(y).tolist(), np.bincount(z).tolist())
+    assert expected_information(np.bincount(y), np.bincount(z), len(y)) == pytest.approx(expected, rel=1e-13)
+    np.testing.assert_allclose(metrics.vi(y, z, per_sample=True).mean(), metrics.vi(y, z), rtol=1e-12)
     assert (y == z).mean() <= metrics.accuracy(y, z) <= metrics.purity(y, z) < 1
 
 
 @pytest.mark.parametrize("shape", [(40, 70), (70, 40), (60, 60)])
 def test_a_sparse_matching_is_as_good_as_the_dense_one(monkeypatch, shape):
     rng = np.random.default_rng(1)
-    monkeypatch.setattr(metrics, "DENSE_CELLS", 0)
+    monkeypatch.setattr(contingency, "DENSE_CELLS", 0)
     for density in (0.02, 0.2, 1):
         dense = rng.integers(1, 50, shape) * (rng.random(shape) < density)
-        assert metrics._matched(coo_array(dense)) == dense[linear_sum_assignment(dense, maximize=True)].sum()
+        partners = matching.partners(contingency.Table.of_dense(dense))
+        rows = np.flatnonzero(partners >= 0)
+        assert len(set(partners[rows])) == len(rows)
+        assert dense[rows, partners[rows]].sum() == dense[linear_sum_assignment(dense, maximize=True)].sum()
 
 
 def test_counts_are_exact_for_a_billion_samples(monkeypatch):
     dense = np.array([[499_999_999, 3, 0], [7, 300_000_001, 1], [0, 0, 199_999_989]])
     assert dense.sum() == 10**9
-    monkeypatch.setattr(metrics, "_contingency", lambda y, z: coo_array(dense))
+    monkeypatch.setattr(contingency, "table", lambda y, z: contingency.Table.of_dense(dense))
     both, in_y, in_z, pairs = (
         sum(math.comb(size, 2) for size in sizes.tolist())
         for sizes in (dense.ravel(), dense.sum(1), dense.sum(0), dense.sum(keepdims=True)[0])
@@ -226,11 +337,12 @@ def test_counts_are_exact_for_a_billion_samples(monkeypatch):
     assert metrics.ari(None, None) == float((both - expected) / (Fraction(in_y + in_z, 2) - expected))
     assert metrics.pair_scores(None, None) == (both / in_z, both / in_y, 2 * both / (in_y + in_z))
     assert metrics.accuracy(None, None) == metrics.purity(None, None) == 999_999_989 / 10**9
+    assert metrics.ami(None, None) == pytest.approx(metrics.v_measure(None, None).v, abs=1e-8)
 
 
 def test_nmi_keeps_its_digits_where_one_sample_of_a_billion_stands_alone(monkeypatch):
     n, alone = 10**9, 1e-9
-    monkeypatch.setattr(metrics, "_contingency", lambda y, z: coo_array(np.array([[n - 2, 1], [1, 0]])))
+    monkeypatch.setattr(contingency, "table", lambda y, z: contingency.Table.of_dense(np.array([[n - 2, 1], [1, 0]])))
     entropy = -(1 - alone) * math.log1p(-alone) - alone * math.log(alone)
     # The information, to first order: 1 / n**2 from each of the small cells, -1 / n**2 from the large one.
     assert metrics.nmi(None, None) == pytest.approx(alone**2 / entropy, rel=1e-6)
@@ -281,6 +393,7 @@ def test_the_sentence_names_the_vector_that_is_bad():
 
 
 def test_the_examples_in_the_documentation():
-    result = doctest.testmod(metrics)
-    assert result.attempted > 5
-    assert result.failed == 0
+    modules = [importlib.import_module(f"gpuensemble.metrics.{name}") for name in MODULES]
+    results = [doctest.testmod(module) for module in modules]
+    assert sum(result.attempted for result in results) > 20
+    assert not sum(result.failed for result in results)

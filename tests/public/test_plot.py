@@ -131,3 +131,12 @@ def test_without_matplotlib_a_sentence_says_how_to_get_it(monkeypatch):
     message = r'`plot.agreement` needs matplotlib: pip install "gpuensemble\[plot\]"\.'
     with pytest.raises(ModuleNotFoundError, match=message):
         plot.agreement(labels, to_host(truth))
+
+
+@pytest.mark.parametrize(
+    ("consensus", "names"),
+    [(["1", "1", "1", 1], ["1 (3)", "1 (1)"]), ([("a", 1)] * 3 + [("b", 2)], ["('a', 1) (3)", "('b', 2) (1)"])],
+)
+def test_clusters_may_have_any_names(consensus, names):
+    legend = plot.stability([[0], [0], [1], [1]], consensus, device="cpu").get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == names

@@ -1,4 +1,4 @@
-"""Mutants of the modules that decide answers: `python tests/trust/mutants.py gpuensemble/metrics.py --mutants 60`.
+"""Mutants of the modules that decide answers: `python tests/trust/mutants.py gpuensemble/membership.py --mutants 60`.
 
 A mutant is the module with one small change. It goes into a copy of the package in a temporary folder, and the tests
 that belong to the module run there; a change that no test notices has survived. `SURVIVORS.md` judges those. Numba,
@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 PRELOADED = ("numba", "scipy.sparse.linalg", "sklearn.cluster", "pandas", "hypothesis", "pytest", "cupy")
 ROOM, OWN, ARRAY = "gpuensemble/_kmeans/labels", "tests/kmeans/test_", "tests/array/test_"
 MEMBERSHIP, METRICS = "tests/public/test_membership.py", "tests/public/test_metrics.py"
+PAIRWISE = "tests/public/test_pairwise.py"
 WHOLE = ["tests/tables/test_blocks.py", "tests/estimators/test_estimators.py", "-k"]  # whole fits
 FITS = [*WHOLE, "a_mapped_file or weights or merged or little_is_kept or prediction_of_the or fewer_distinct"]
 RESUMED = [*WHOLE, "hash_of_a_table or cut_off or resum or goes_on_with or same_fit or flipped"]
@@ -33,7 +34,6 @@ READ = [*WHOLE, "every_kind_of_file or text_in_parquet or bad_files or a_float_c
 # The tests of each module, in stages, the quick and telling ones first: of most mutants only the first stage runs.
 TESTS = {
     "gpuensemble/membership.py": ([MEMBERSHIP], [f"{ARRAY}coding.py"]),
-    "gpuensemble/metrics.py": ([METRICS],),
     "gpuensemble/_array/coding.py": ([f"{ARRAY}coding.py", f"{ARRAY}scanning.py"], [MEMBERSHIP, METRICS], READ),
     "gpuensemble/_array/csr.py": ([f"{ARRAY}sparse.py"], [f"{OWN}features.py"]),
     "gpuensemble/_array/rows.py": ([f"{ARRAY}rows.py"], [MEMBERSHIP]),
@@ -43,6 +43,11 @@ TESTS = {
 }
 for one in ("lloyd", "costs", "weights", "bounds", "seeding"):
     TESTS[f"{ROOM}/{one}.py"] = ([f"{OWN}{one}.py"], [f"{OWN}labels.py"], FITS)
+for one in ("contingency", "matching", "pairs", "information", "elements"):
+    TESTS[f"gpuensemble/metrics/{one}.py"] = ([METRICS], [PAIRWISE])
+TESTS["gpuensemble/metrics/ensembles.py"] = ([PAIRWISE],)
+for one in ("align", "bootstrap", "impute", "inputs", "stability"):
+    TESTS[f"gpuensemble/_inspection/{one}.py"] = (["tests/inspection"],)
 PAIRS = {"min": "max", "minimum": "maximum", "argmin": "argmax", "any": "all"}
 SWAPPED = PAIRS | {other: name for name, other in PAIRS.items()}
 OPERATORS = {

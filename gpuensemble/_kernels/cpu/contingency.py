@@ -1,4 +1,9 @@
-"""The contingency tables of all pairs of partitions, counted on the CPU; a pair's table stays in the first cache."""
+"""The contingency tables of all pairs of partitions, counted on the CPU; a pair's table stays in the first cache.
+
+And what information such tables have by chance.
+"""
+
+import math
 
 import numpy as np
 
@@ -7,6 +12,7 @@ from gpuensemble._kernels.cpu.compiling import kernel
 
 ROWS = 1 << 15  # whose codes, by partition, stay in the second cache
 INLINE = 1 << 12  # fewer rows than this are not worth a second thread
+NEGLIGIBLE = 1e-18  # share of the greatest probability at which a tail is cut off
 
 
 def contingency(membership, weight):
@@ -46,3 +52,54 @@ def _count_pairs(codes, weight, widths, starts, i, cells, found):
         for a in range(one):
             for b in range(two):
                 found[starts[i] + a, starts[j] + b] += cells[a * (two + 1) + b]
+
+
+def expected_information(sizes_y, sizes_z, n):
+    """Return the mean mutual information, in nats, of two partitions of n samples whose labels are shuffled.
+
+    Cells depend on the sizes alone: of sizes that are equal one is worked out.
+    """
+    (y, often_y), (z, often_z) = (np.unique(sizes, return_counts=True) for sizes in (sizes_y, sizes_z))
+    cells = np.empty((len(y), len(z)))
+    _expected_cells(y, z, n, cells)
+    return float(often_y @ cells @ often_z) / n
+
+
+@kernel
+def _expected_cells(y, z, n, cells):
+    for i in range(len(y)):
+        for j in range(len(z)):
+            cells[i, j] = _expected_cell(y[i], z[j], n)
+
+
+@kernel
+def _expected_cell(a, b, n):
+    """Return the mean of x log(x / mean), where x is hypergeometric: how many of a samples, drawn from n, are among b.
+
+    Ratios of neighbouring probabilities lead from the mode to both sides, and their sum is divided by: logarithms of
+    factorials would lose the digits of a large n. x - mean is taken off, whose mean is 0, so that no term is negative.
+    """
+    mean = float(a) * float(b) / n
+    low, high = max(0, a + b - n), min(a, b)
+    mode = min(max(int(mean), low), high)
+    total, excess = 1.0, _excess(mode, mean)
+    share, x = 1.0, mode
+    while x < high and share > NEGLIGIBLE:
+        share *= float(a - x) * float(b - x) / (float(x + 1) * float(n - a - b + x + 1))
+        x += 1
+        total += share
+        excess += share * _excess(x, mean)
+    share, x = 1.0, mode
+    while x > low and share > NEGLIGIBLE:
+        share *= float(x) * float(n - a - b + x) / (float(a - x + 1) * float(b - x + 1))
+        x -= 1
+        total += share
+        excess += share * _excess(x, mean)
+    return excess / total
+
+
+@kernel
+def _excess(x, mean):
+    if x == 0:
+        return mean
+    return x * math.log1p((x - mean) / mean) - (x - mean)
