@@ -133,6 +133,8 @@ def nearest_others(rows: Rows, given: Rows, q: int) -> tuple[Array, Array]:
     n, p = len(rows.square), len(given.square)
     # the given rows are numbered after the rows, so that none is left out for being the row itself
     others, group = _others(given, slice(0, p)), xp.arange(n + p)
+    if isinstance(rows.X, Csr) and not isinstance(given.X, Csr):  # SciPy would turn it for every block
+        others = others._replace(turned=xp.ascontiguousarray(others.turned))
     least, kept = _nothing(rows, n, q)
     tall = max(1, rows.entries // p)
 
