@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble import generate, metrics, prox
+from gpuensemble import generate, metrics, neighbors, prox
 from gpuensemble._array.devices import device_of, on, to_device, to_host
+from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._kernels import products
+from gpuensemble.clustering import ConsensusClustering
 from gpuensemble.estimators._base import registry
 from gpuensemble.membership import Membership
 
@@ -170,12 +172,12 @@ def _planted(n: int, n_clusters: int, noise: float = 0.05) -> tuple[np.ndarray, 
 
 
 def _function_checks() -> list[Check]:
-    """Make checks of base partitions and of scores."""
+    """Make checks of base partitions, of neighbours, of what a user of features calls, and of scores."""
     truth, labels, features = _planted(N, 3)
 
     def partitions(device: str) -> list:
         found = generate.random_features(to_device(features, device), 3, 4, random_state=0, device=device, n_init=5)
-        return [_renumbered(column) for column in to_host(found).T]
+        return [by_first_occurrence(column) for column in to_host(found).T]
 
     def scores(device: str) -> list:
         one, two = to_device(labels[:, 0], device), to_device(labels[:, 1], device)
@@ -187,8 +189,25 @@ def _function_checks() -> list[Check]:
         nmi = normalized_mutual_info_score(labels[:, 0], labels[:, 1], average_method="geometric")
         return [nmi, adjusted_rand_score(labels[:, 0], labels[:, 1])]
 
+    def nearest(device: str) -> list:
+        found = neighbors.nearest(to_device(features, device), 5, device=device)
+        return [to_host(found.indices), to_host(found.distances)]
+
+    def defined_neighbors() -> list:
+        from sklearn.neighbors import NearestNeighbors
+
+        distances, indices = NearestNeighbors(n_neighbors=6, metric="sqeuclidean").fit(features).kneighbors(features)
+        return [indices[:, 1:].astype("int32"), distances[:, 1:]]
+
+    def clusters(device: str) -> list:
+        found = ConsensusClustering(3, random_state=0, device=device).fit(to_device(features, device))
+        return [by_first_occurrence(to_host(found.labels_))]
+
+    planted = by_first_occurrence(truth)
     return [
-        Check("generate", partitions, lambda: [_renumbered(truth)] * 4, "the planted clusters"),
+        Check("generate", partitions, lambda: [planted] * 4, "the planted clusters"),
+        Check("neighbors", nearest, defined_neighbors, "scikit-learn", 1e-9),
+        Check("ConsensusClustering", clusters, lambda: [planted], "the planted clusters"),
         Check("metrics", scores, defined_scores, "scikit-learn", 1e-9),
     ]
 
@@ -207,9 +226,11 @@ def _method_checks() -> list[Check]:
             estimator = method.make(3, 0, device).fit(given)
             if device_of(estimator.labels_) != device or estimator.device_ != device:
                 raise RuntimeError(f"asked for {device}, worked on {estimator.device_}")
-            return [_renumbered(to_host(estimator.labels_)), estimator.objective_]
+            return [by_first_occurrence(to_host(estimator.labels_)), estimator.objective_]
 
-        return Check(f"method {method.title}", fitted, lambda: [_renumbered(truth)], "the planted clusters", 1e-6)
+        return Check(
+            f"method {method.title}", fitted, lambda: [by_first_occurrence(truth)], "the planted clusters", 1e-6
+        )
 
     return [check(method) for method in registry.methods().values() if not method.missing]
 
@@ -217,9 +238,3 @@ def _method_checks() -> list[Check]:
 def not_installed() -> dict[str, str]:
     """Return the methods whose package is not installed, and why they cannot be checked."""
     return {f"method {one.title}": f"needs {one.missing}" for one in registry.methods().values() if one.missing}
-
-
-def _renumbered(labels: np.ndarray) -> np.ndarray:
-    """Return the same partition, its clusters numbered by first occurrence."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
