@@ -275,7 +275,7 @@ class Membership:
         return products.coassociation(self, begin, end, int(missing == "signed"), dtype)
 
     def _coassociation_of_seen(self, begin: int, end: int, dtype: str) -> Array:
-        """Divide agreements by the partitions that saw both, in whole numbers: agreements and disagreements are both."""
+        """Divide agreements by agreements and disagreements together, whole numbers: the partitions that saw both."""
         xp, r = namespace(self.codes), self.codes.shape[1]
         agree, net = (xp.rint(products.coassociation(self, begin, end, penalty, dtype) * r) for penalty in (0, 1))
         both = 2 * agree - net
