@@ -257,19 +257,29 @@ class Membership:
         ----------
         rows : slice
             Which rows, with step 1; all of them make an n x n matrix.
-        missing : {"ignore", "signed"}
+        missing : {"ignore", "signed", "seen"}
             "ignore": S[p, q] = agreements / r; a hole agrees with nothing. "signed": (agreements - disagreements) / r
-            over the partitions that saw both, so that 0 means unknown.
+            over the partitions that saw both, so that 0 means unknown. "seen": agreements / (partitions that saw
+            both), NaN where none did; this is the S of `stability`.
         dtype : {"float64", "float32"}
 
         Returns
         -------
         array, len(rows) x n
         """
-        checks.choice(missing, "missing", ("ignore", "signed"))
+        checks.choice(missing, "missing", ("ignore", "signed", "seen"))
         checks.choice(dtype, "dtype", ("float64", "float32"))
         begin, end = checks.rows(rows, len(self.codes))
+        if missing == "seen" and not self.complete:
+            return self._coassociation_of_seen(begin, end, dtype)
         return products.coassociation(self, begin, end, int(missing == "signed"), dtype)
+
+    def _coassociation_of_seen(self, begin: int, end: int, dtype: str) -> Array:
+        """Divide agreements by agreements and disagreements together, whole numbers: the partitions that saw both."""
+        xp, r = namespace(self.codes), self.codes.shape[1]
+        agree, net = (xp.rint(products.coassociation(self, begin, end, penalty, dtype) * r) for penalty in (0, 1))
+        both = 2 * agree - net
+        return xp.where(both > 0, agree / xp.maximum(both, 1), xp.nan).astype(dtype, copy=False)
 
     @_on_own_device
     def coassociation_dot(self, x: Any) -> Array:
@@ -320,8 +330,9 @@ def coassociation(
     ----------
     labels : n x r table
         As in `Membership.from_labels`.
-    missing : {"ignore", "signed"}
-        "ignore": agreements / r. "signed": (agreements - disagreements) / r over the partitions that saw both.
+    missing : {"ignore", "signed", "seen"}
+        "ignore": agreements / r. "signed": (agreements - disagreements) / r over the partitions that saw both. "seen":
+        agreements / (partitions that saw both), NaN where none did.
     rows : slice
         Which rows of the matrix.
     device : str

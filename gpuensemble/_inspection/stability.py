@@ -118,6 +118,13 @@ def stability(
     return _named(labels, inputs.names, item, *tables)
 
 
+def own_consensus(inputs: Inputs) -> np.ndarray:
+    """Return the item consensus of each sample with its own cluster; NaN where it makes no pair there."""
+    with on(inputs.m.device):
+        _, samples = _samples(inputs, _counts(inputs))
+    return samples["consensus"]
+
+
 class _Counts(NamedTuple):
     """This counts the samples of each cluster of the consensus, on the host."""
 
@@ -160,7 +167,7 @@ def _item_consensus(m: Membership, own: tuple, tables: list) -> np.ndarray:
     partitions = to_host((m.codes != namespace(m.codes).asarray(-1).astype(m.codes.dtype)).sum(axis=1))
     for pairs in (agree, seen):  # a sample makes no pair with itself
         pairs[own] -= partitions
-    return _quotient(agree, seen)
+    return quotient(agree, seen)
 
 
 def _clusters(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
@@ -169,7 +176,7 @@ def _clusters(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
     own = np.diag_indices(len(agree))
     for pairs in (agree, seen):
         pairs[own] -= counts.seen.sum(axis=0)
-    means = _quotient(agree, seen)
+    means = quotient(agree, seen)
     consensus = means[own]
     means[own] = np.nan
     nearest, greatest = _greatest(means)
@@ -191,7 +198,7 @@ def _partitions(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
     return {
         "nmi": [normalised(table) for table in tables],
         "ari": [adjusted_rand(table) for table in tables],
-        "mean_nmi": _quotient(np.where(known, others, 0).sum(axis=1), known.sum(axis=1)),
+        "mean_nmi": quotient(np.where(known, others, 0).sum(axis=1), known.sum(axis=1)),
         "n_clusters": m.widths,
         "holes": 1 - counts.seen.sum(axis=1) / len(m.codes),
     }
@@ -201,7 +208,7 @@ def _starts(m: Membership) -> np.ndarray:
     return np.cumsum(m.widths) - m.widths
 
 
-def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """Return part / whole, NaN where there is nothing to have a part of."""
     return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
 

@@ -6,13 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array.devices import Array, namespace, to_host
+from gpuensemble._array.devices import Array, namespace, on, to_device, to_host
+from gpuensemble._array.threads import spans
+from gpuensemble._kernels import products
 from gpuensemble._kmeans.labels.statistics import CostTables, confidence, evaluate, inverse
 from gpuensemble._partition.clusters import Graph, group_means, settled
 from gpuensemble._tables.blocks import Block, Lasting, Table
 from gpuensemble.membership import Membership
 
 MORE = 10  # times K groups at most are tried
+CELLS = 1 << 22  # of a table of rows and labels, that are worked out in one go
 LEAST = 0.02  # of the mean number of samples, that a group's clusters have to have
 
 
@@ -123,6 +126,26 @@ def label_sizes(block: Block, labelling: Voted) -> Any:
     """Count the rows of the table that have each label, on the host."""
     labels = block.of_table(labelling.labels(block))
     return to_host(namespace(labels).bincount(labels, minlength=labelling.n_clusters))
+
+
+def shares(m: Membership, counts: Any, home: str) -> Array:
+    """Return the mean over each row's clusters of the shares that labels have in them, n x K on the device `home`.
+
+    `counts` says how many samples of each cluster have each label. A cluster without any has no say; a row without a
+    cluster that has is NaN.
+    """
+    sizes = counts.sum(axis=1, keepdims=True)
+    table = to_device(np.concatenate([counts * inverse(sizes), sizes > 0], axis=1), m.device)
+    n, k = len(m.codes), counts.shape[1]
+    found = None
+    for rows in spans(n, max(1, CELLS // (k + 1))):
+        sums = products.gather_sum(m.take(rows), table)
+        xp, voters = namespace(sums), sums[:, k:]
+        part = to_device(xp.where(voters > 0, sums[:, :k] / xp.maximum(voters, 1), xp.nan), home)
+        with on(home):
+            found = namespace(part).empty((n, k)) if found is None else found
+            found[rows] = part
+    return found
 
 
 def similarities(counts: Any, weight: Any, sizes: Any) -> Any:

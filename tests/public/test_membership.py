@@ -86,6 +86,8 @@ def test_coassociation_counts_agreements(xp, problem):
     m = membership(xp, codes, widths)
     check(m.coassociation(), agree / r, xp, exact=True)
     check(m.coassociation(missing="signed"), (agree - (both - agree)) / r, xp, exact=True)
+    with np.errstate(invalid="ignore"):
+        check(m.coassociation(missing="seen"), agree / both, xp, exact=True)
     half = len(codes) // 2
     check(
         m.coassociation(slice(half, None), dtype="float32"), (agree[half:].astype("f") / np.float32(r)), xp, exact=True
@@ -97,6 +99,13 @@ def test_coassociation_of_labels_comes_back_in_the_callers_library(xp):
     check(ge.coassociation(xp.asarray(labels), device="cpu"), np.array([[3, 2, 2], [2, 2, 1], [2, 1, 3]]) / 3, xp)
     signed = np.array([[3, 2, 1], [2, 2, 0], [1, 0, 3]]) / 3
     check(ge.coassociation(xp.asarray(labels), missing="signed"), signed, xp)
+
+
+def test_coassociation_of_those_that_saw_both_is_not_a_number_where_none_did(xp):
+    labels = np.array([[0, -1, 1], [0, 0, -1], [-1, 0, 1], [-1, -1, 0]])
+    expected = np.array([[1, 1, 1, 0], [1, 1, 1, np.nan], [1, 1, 1, 0], [0, np.nan, 0, 1]])
+    for dtype in ("float64", "float32"):
+        check(ge.coassociation(xp.asarray(labels), "seen", dtype=dtype), expected.astype(dtype), xp, exact=True)
 
 
 @given(problem=problems())
@@ -244,7 +253,7 @@ BAD_CALLS = {
     "negative weight": (lambda m, xp: m.sizes(xp.asarray([1, -1, 1])), "`weight` must not be negative, got -1."),
     "missing": (
         lambda m, xp: m.coassociation(missing="zero"),
-        "`missing` must be one of 'ignore', 'signed', got 'zero'.",
+        "`missing` must be one of 'ignore', 'signed', 'seen', got 'zero'.",
     ),
     "step": (lambda m, xp: m.coassociation(slice(0, 3, 2)), "`rows` must be a slice with step 1"),
     "no rows": (lambda m, xp: m.coassociation(slice(3, 3)), "at least one of the n_samples=3 rows"),

@@ -64,8 +64,8 @@ class GraphConsensus(StreamedConsensus, abc.ABC):
         if n_found < self.n_clusters:
             self._warn_of_fewer(n_found)
         self.labels_, self.confidence_ = outputs.columns(table, self.out, source.home, _finish, labelling, self._rule)
-        counts, sizes = table.total(count_labels, labelling, n_found)
-        self.objective_path_ = path or [self._objective(table, counts, sizes)]
+        self._counts, sizes = table.total(count_labels, labelling, n_found)
+        self.objective_path_ = path or [self._objective(table, self._counts, sizes)]
         self.objective_ = self.objective_path_[-1]
 
     def _kept(self, ensemble: Ensemble) -> Cut:

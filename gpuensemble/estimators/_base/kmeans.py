@@ -127,7 +127,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
                 stacklevel=4,
             )
         costs, (statistics, labelling) = problem.costs, self._without_empty(run)
-        self._fitted_costs, self._statistics = costs, statistics
+        self._fitted_costs, self._statistics, self._counts = costs, statistics, statistics.counts
         tables = problem.tables(statistics)
         self.labels_, self.confidence_ = outputs.columns(
             problem.table, self.out, source.home, finish, costs, labelling, tables

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
 from gpuensemble._kmeans.labels.checkpoint import key_of
+from gpuensemble._partition import votes
 from gpuensemble._tables import outputs, sources
 from gpuensemble._tables.blocks import Table
 from gpuensemble._tables.files import refuse_input
@@ -28,7 +29,10 @@ class Source(NamedTuple):
 
 
 class StreamedConsensus(LabelConsensus):
-    """This is the template of a method of a table of labels in blocks; a subclass fits it, and labels new rows."""
+    """This is the template of a method of a table of labels in blocks; a subclass fits it, and labels new rows.
+
+    `_fit` also sets `_counts`: how many samples of each cluster have each label, C x K integers on the host.
+    """
 
     def fit(self, labels: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
         """Find the consensus of a table of labels.
@@ -74,14 +78,44 @@ class StreamedConsensus(LabelConsensus):
         array of int32
             The cluster of each row.
         """
+        m = self._known(labels)
+        with on(m.device):
+            return to_device(self._predicted(m), device_of(labels))
+
+    def predict_proba(self, labels: Any) -> Array:
+        """Find how the clusters of each row vote: the share that each consensus label has in them, on average.
+
+        Of a row's cluster in one partition, the share of label k is (samples of that cluster which `fit` gave label k)
+        / (samples of that cluster). The vote of a row is the mean of these shares over the partitions that saw it. It
+        is the same for every method, counts sample weights, and is no calibrated probability: docs/votes.md measures
+        how far from one. The label that `predict` finds by the method's own rule need not have the greatest share.
+
+        Parameters
+        ----------
+        labels : table in memory, as many columns as `fit` saw
+            As in `predict`; the table that `fit` saw gives the soft labels of the consensus.
+
+        Returns
+        -------
+        array of float64, n x K
+            Rows add up to 1. A row is NaN if all samples of its clusters have weight 0.
+        """
+        m, home = self._known(labels), device_of(labels)
+        n, k = len(m.codes), self._counts.shape[1]
+        checks.fits(8 * n * k, f"The votes of {n} rows for {k} clusters", home, "give fewer rows at a time")
+        with on(m.device):
+            return votes.shares(m, self._counts, home)
+
+    def _known(self, labels: Any) -> Membership:
+        """Read another table in the columns of the one that `fit` saw; warn of labels that are not in it."""
         check_is_fitted(self)
         self._check_columns(labels)
         device = choose_device(self.device, labels)
         with on(device):
             m, unknown = Membership.from_known_labels(labels, self._categories or [], device)
-            if unknown:
-                warnings.warn(f"{unknown} labels were not seen by `fit` and count as missing.", stacklevel=2)
-            return to_device(self._predicted(m), device_of(labels))
+        if unknown:
+            warnings.warn(f"{unknown} labels were not seen by `fit` and count as missing.", stacklevel=3)
+        return m
 
     def _key(self, table: Table, left_out: Any = ()) -> str:
         """Make the key of a checkpoint: of the table's content, the method, and the parameters that have an effect."""
