@@ -109,31 +109,31 @@ def stability(
     inputs = checked(labels, consensus, "consensus", device)
     n_bootstrap = checks.integer(n_bootstrap, "n_bootstrap", 0)
     with on(inputs.m.device):
-        counts = _counts(inputs)
+        counts = counted(inputs)
         item, samples = _samples(inputs, counts)
         if n_bootstrap:
             method = consensus if method is None and hasattr(consensus, "labels_") else method
             samples["kept"] = kept_shares(inputs, n_bootstrap, method, random_state)
-        tables = (samples, _clusters(inputs, counts), _partitions(inputs, counts))
+        tables = (samples, of_clusters(inputs, counts), _partitions(inputs, counts))
     return _named(labels, inputs.names, item, *tables)
 
 
-class _Counts(NamedTuple):
+class Counts(NamedTuple):
     """This counts the samples of each cluster of the consensus, on the host."""
 
     together: np.ndarray  # in each cluster of the table, C x K
     seen: np.ndarray  # with a label in each partition, r x K
 
 
-def _counts(inputs: Inputs) -> _Counts:
+def counted(inputs: Inputs) -> Counts:
     m, k = inputs.m, len(inputs.names)
     needed = 8 * k * (len(m.codes) + 2 * m.n_columns)
     checks.fits(needed, f"The item consensus of {len(m.codes)} samples with {k} clusters", "cpu", "use fewer clusters")
     together = to_host(m.count(inputs.clusters, k))
-    return _Counts(together, np.add.reduceat(together, _starts(m), axis=0))
+    return Counts(together, np.add.reduceat(together, _starts(m), axis=0))
 
 
-def _samples(inputs: Inputs, counts: _Counts) -> tuple[np.ndarray, dict[str, Any]]:
+def _samples(inputs: Inputs, counts: Counts) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the item consensus of each sample with each cluster, and the columns of the table of samples."""
     m, names = inputs.m, inputs.names
     tables = [to_device(table, m.device) for table in (counts.together, counts.seen.repeat(m.widths, axis=0))]
@@ -163,7 +163,7 @@ def _item_consensus(m: Membership, own: tuple, tables: list) -> np.ndarray:
     return _quotient(agree, seen)
 
 
-def _clusters(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
+def of_clusters(inputs: Inputs, counts: Counts) -> dict[str, Any]:
     """Return the columns of the table of clusters; pairs of samples are counted from both sides."""
     agree, seen = (table.T @ table for table in (part.astype("float64") for part in counts))
     own = np.diag_indices(len(agree))
@@ -181,7 +181,7 @@ def _clusters(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
     }
 
 
-def _partitions(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
+def _partitions(inputs: Inputs, counts: Counts) -> dict[str, Any]:
     """Return the columns of the table of partitions."""
     m = inputs.m
     tables = [Table.of_dense(part).without_empty() for part in np.split(counts.together, _starts(m)[1:])]
