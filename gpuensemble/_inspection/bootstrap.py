@@ -24,7 +24,7 @@ def kept_shares(inputs: Inputs, n_bootstrap: int, method: Any, random_state: Any
     m, clusters, names = inputs
     make, n_clusters = maker(method, "method", m.device), getattr(method, "n_clusters", len(names))
     kept, drawn = np.zeros((2, len(m.codes)))
-    for rows, found in consensuses(signed(m), n_bootstrap, lambda seed: make(n_clusters, seed), random_state):
+    for rows, found in consensuses(signed(m), n_bootstrap, make, n_clusters, random_state):
         renamed = aligned(Membership.from_labels(found[:, None], m.device), clusters[rows], len(names))[:, 0]
         drawn[to_host(rows)] += 1
         kept[to_host(rows)] += to_host(renamed == clusters[rows])
@@ -37,12 +37,17 @@ def signed(m: Membership) -> Array:
     return xp.where(m.codes == xp.asarray(-1).astype(m.codes.dtype), -1, m.codes.astype("int32"))
 
 
-def consensuses(codes: Array, n_bootstrap: int, make: Callable, random_state: Any) -> Iterator[tuple[Array, Array]]:
-    """Draw r of r partitions with replacement, so many times; give the rows that have a label, and their consensus."""
+def consensuses(
+    codes: Array, n_bootstrap: int, make: Callable, n_clusters: int, random_state: Any
+) -> Iterator[tuple[Array, Array]]:
+    """Draw r of r partitions with replacement, so many times; give the rows that have a label, and their consensus.
+
+    Where these are fewer than the clusters, each is a cluster.
+    """
     for rng in generators(random_state, n_bootstrap):
         table = codes[:, to_device(rng.integers(0, codes.shape[1], codes.shape[1]), device_of(codes))]
         rows = namespace(codes).nonzero((table >= 0).any(axis=1))[0]
-        yield rows, make(int(rng.integers(2**31))).fit(table[rows]).labels_
+        yield rows, make(min(n_clusters, len(rows)), int(rng.integers(2**31))).fit(table[rows]).labels_
 
 
 def maker(method: Any, name: str, device: str) -> Callable[[int, int], Any]:

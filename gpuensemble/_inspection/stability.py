@@ -108,6 +108,7 @@ def stability(
     """
     inputs = checked(labels, consensus, "consensus", device)
     n_bootstrap = checks.integer(n_bootstrap, "n_bootstrap", 0)
+    _refuse_many(inputs.m, len(inputs.names))
     with on(inputs.m.device):
         counts = counted(inputs)
         item, samples = _samples(inputs, counts)
@@ -126,11 +127,15 @@ class Counts(NamedTuple):
 
 
 def counted(inputs: Inputs) -> Counts:
-    m, k = inputs.m, len(inputs.names)
-    needed = 8 * k * (len(m.codes) + 2 * m.n_columns)
-    checks.fits(needed, f"The item consensus of {len(m.codes)} samples with {k} clusters", "cpu", "use fewer clusters")
-    together = to_host(m.count(inputs.clusters, k))
-    return Counts(together, np.add.reduceat(together, _starts(m), axis=0))
+    together = to_host(inputs.m.count(inputs.clusters, len(inputs.names)))
+    return Counts(together, np.add.reduceat(together, _starts(inputs.m), axis=0))
+
+
+def _refuse_many(m: Membership, n_clusters: int) -> None:
+    """Raise if the item consensus does not fit into memory."""
+    needed = 8 * n_clusters * (len(m.codes) + 2 * m.n_columns)
+    what = f"The item consensus of {len(m.codes)} samples with {n_clusters} clusters"
+    checks.fits(needed, what, "cpu", "use fewer clusters")
 
 
 def _samples(inputs: Inputs, counts: Counts) -> tuple[np.ndarray, dict[str, Any]]:
