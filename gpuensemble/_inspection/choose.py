@@ -39,7 +39,7 @@ class Choice:
         `stability`, `stability_null`, `excess`, `pac`, each with its standard error in `..._error`; `area`,
         `area_change`, `eigengap`, `cluster_consensus`: see `choose_k`.
     recommended : int or None
-        The K of the highest peak of `excess`; None if there is no clear K.
+        The K at the highest peak of `excess`; None if there is no clear K.
     why : str
         One sentence on that.
     labels : DataFrame, n rows, a column for each K
@@ -87,9 +87,11 @@ def choose_k(
     singular values of the graph that links samples and clusters. `cluster_consensus` is the mean over the clusters of
     that of `stability`.
 
-    The recommended K is the highest peak of `excess` inside the range: greater than at the numbers before and after.
-    Without a peak it is 2, if `excess` is greatest there. There is no clear K if no peak is above 0 by two standard
-    errors, or if `excess` is greatest at an end of the range, beyond which there are other K.
+    The highest peak of `excess` is the K inside the range with the greatest value of those that are greater than at the
+    numbers before and after. It is recommended, or the smallest K down from it, but for the first of the range, as long
+    as `excess` is within one standard error of the peak. Without a peak it is 2, if `excess` is greatest there. There
+    is no clear K if none is above 0 by two standard errors, or if `excess` is greatest at an end of the range, beyond
+    which there are other K, and has no peak.
 
     Parameters
     ----------
@@ -250,9 +252,8 @@ def _choice(data: Any, rows: dict, labels: dict, pairs: dict) -> Choice:
 
     table = pandas.DataFrame.from_dict(rows, orient="index").rename_axis("K")
     largest = table["area"].cummax().shift()
-    table["area_change"] = (table["area"] / largest - 1).where(largest > 0)
-    if table.index[0] == 2:
-        table.loc[2, "area_change"] = table.loc[2, "area"]
+    change = (table["area"] / largest - 1).where(largest > 0)
+    table["area_change"] = change.where(table.index != 2, table["area"])
     of_samples = pandas.DataFrame(labels, getattr(data, "index", None))
     values = pandas.DataFrame(pairs).fillna(0.0).sort_index().rename_axis("consensus")
     return Choice(table, *_recommended(table), of_samples, values)
@@ -269,11 +270,24 @@ def _recommended(table: Any) -> tuple[int | None, str]:
     peaks = [i for i in inside if clear.iloc[i] and excess[i] > excess[i - 1] and excess[i] > excess[i + 1]]
     if peaks:
         peak = max(peaks, key=lambda i: excess[i])
-        more = f"; K = {numbers[best]} has more, {_said(table, best)}, but is no peak" if best != peak else ""
-        return numbers[peak], f"K = {numbers[peak]} is the highest peak of the excess, {_said(table, peak)}{more}."
+        chosen = peak
+        while chosen > 1 and clear.iloc[chosen - 1] and excess[chosen - 1] >= excess[peak] - error[peak]:
+            chosen -= 1
+        return numbers[chosen], _why(table, chosen, peak, best)
     if best == 0 and numbers[0] == 2:
         return 2, f"K = 2 has the greatest excess, {_said(table, 0)}, and no larger K is a peak."
     return None, f"No clear K: the excess is greatest at K = {numbers[best]}, {_said(table, best)}, and has no peak."
+
+
+def _why(table: Any, chosen: int, peak: int, best: int) -> str:
+    """Say which K is the peak, whether a smaller one is as good, and whether an end of the range is better."""
+    numbers = table.index
+    peaking = f"the highest peak of the excess, {_said(table, peak)}"
+    said = f"K = {numbers[peak]} is {peaking}"
+    if chosen != peak:
+        said = f"K = {numbers[chosen]} is within one error of K = {numbers[peak]}, {peaking}"
+    more = f"; K = {numbers[best]} has more, {_said(table, best)}, but is an end of the range"
+    return f"{said}{more if best in (0, len(numbers) - 1) else ''}."
 
 
 def _said(table: Any, place: int) -> str:
