@@ -11,6 +11,7 @@ _HOMES = {  # of names that are no modules
     "ConsensusClustering": "clustering",
     "Membership": "membership",
     "align": "_inspection.align",
+    "choose_k": "_inspection.choose",
     "coassociation": "membership",
     "impute": "_inspection.impute",
     "stability": "_inspection.stability",
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble import stiefel as stiefel
     from gpuensemble import tsvd as tsvd
     from gpuensemble._inspection.align import align as align
+    from gpuensemble._inspection.choose import choose_k as choose_k
     from gpuensemble._inspection.impute import impute as impute
     from gpuensemble._inspection.stability import stability as stability
     from gpuensemble.clustering import ConsensusClustering as ConsensusClustering

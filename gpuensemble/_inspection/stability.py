@@ -108,39 +108,46 @@ def stability(
     """
     inputs = checked(labels, consensus, "consensus", device)
     n_bootstrap = checks.integer(n_bootstrap, "n_bootstrap", 0)
+    _refuse_many(inputs.m, len(inputs.names))
     with on(inputs.m.device):
-        counts = _counts(inputs)
+        counts = counted(inputs)
         item, samples = _samples(inputs, counts)
         if n_bootstrap:
             method = consensus if method is None and hasattr(consensus, "labels_") else method
             samples["kept"] = kept_shares(inputs, n_bootstrap, method, random_state)
-        tables = (samples, _clusters(inputs, counts), _partitions(inputs, counts))
+        tables = (samples, of_clusters(inputs, counts), _partitions(inputs, counts))
     return _named(labels, inputs.names, item, *tables)
 
 
 def own_consensus(inputs: Inputs) -> np.ndarray:
     """Return the item consensus of each sample with its own cluster; NaN where it makes no pair there."""
+    _refuse_many(inputs.m, len(inputs.names))
     with on(inputs.m.device):
-        _, samples = _samples(inputs, _counts(inputs))
+        _, samples = _samples(inputs, counted(inputs))
     return samples["consensus"]
 
 
-class _Counts(NamedTuple):
+class Counts(NamedTuple):
     """This counts the samples of each cluster of the consensus, on the host."""
 
     together: np.ndarray  # in each cluster of the table, C x K
     seen: np.ndarray  # with a label in each partition, r x K
 
 
-def _counts(inputs: Inputs) -> _Counts:
-    m, k = inputs.m, len(inputs.names)
-    needed = 8 * k * (len(m.codes) + 2 * m.n_columns)
-    checks.fits(needed, f"The item consensus of {len(m.codes)} samples with {k} clusters", "cpu", "use fewer clusters")
-    together = to_host(m.count(inputs.clusters, k))
-    return _Counts(together, np.add.reduceat(together, _starts(m), axis=0))
+def counted(inputs: Inputs) -> Counts:
+    """Count the samples that clusters of the table and of the consensus share."""
+    together = to_host(inputs.m.count(inputs.clusters, len(inputs.names)))
+    return Counts(together, np.add.reduceat(together, _starts(inputs.m), axis=0))
 
 
-def _samples(inputs: Inputs, counts: _Counts) -> tuple[np.ndarray, dict[str, Any]]:
+def _refuse_many(m: Membership, n_clusters: int) -> None:
+    """Raise if the item consensus does not fit into memory."""
+    needed = 8 * n_clusters * (len(m.codes) + 2 * m.n_columns)
+    what = f"The item consensus of {len(m.codes)} samples with {n_clusters} clusters"
+    checks.fits(needed, what, "cpu", "use fewer clusters")
+
+
+def _samples(inputs: Inputs, counts: Counts) -> tuple[np.ndarray, dict[str, Any]]:
     """Return the item consensus of each sample with each cluster, and the columns of the table of samples."""
     m, names = inputs.m, inputs.names
     tables = [to_device(table, m.device) for table in (counts.together, counts.seen.repeat(m.widths, axis=0))]
@@ -170,7 +177,7 @@ def _item_consensus(m: Membership, own: tuple, tables: list) -> np.ndarray:
     return quotient(agree, seen)
 
 
-def _clusters(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
+def of_clusters(inputs: Inputs, counts: Counts) -> dict[str, Any]:
     """Return the columns of the table of clusters; pairs of samples are counted from both sides."""
     agree, seen = (table.T @ table for table in (part.astype("float64") for part in counts))
     own = np.diag_indices(len(agree))
@@ -188,7 +195,7 @@ def _clusters(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
     }
 
 
-def _partitions(inputs: Inputs, counts: _Counts) -> dict[str, Any]:
+def _partitions(inputs: Inputs, counts: Counts) -> dict[str, Any]:
     """Return the columns of the table of partitions."""
     m = inputs.m
     tables = [Table.of_dense(part).without_empty() for part in np.split(counts.together, _starts(m)[1:])]

@@ -134,12 +134,24 @@ def _directions(m: Membership, projection: Array) -> Array:
 def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
     """Make the C x K table on the host whose gathered rows, divided by D^1/2, are leading left singular vectors.
 
-    It is E^1/2 V sigma^(power - 1), V the leading eigenvectors of A, and sigma^2 their eigenvalues. Where there are
-    many rows, the eigenvectors of a sample come first: near enough to save most of the passes over all rows.
+    It is E^1/2 V sigma^(power - 1), V the leading eigenvectors of A, and sigma^2 their eigenvalues.
+    """
+    with one_blas_thread():  # so that the number of threads changes no bit
+        values, block, _ = leading(table, graph, n_vectors, rng)
+    sigma = np.maximum(values, float(values[0]) * 1e-12) ** 0.5
+    scaled = block / sigma if graph.power == 0 else block * sigma ** (graph.power - 1)
+    return np.ascontiguousarray(graph.columns[:, None] ** 0.5 * scaled[:, :n_vectors])
+
+
+def leading(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Eigen:
+    """Find leading eigenvectors of A, so many and a few that are less exact.
+
+    Where there are many rows, the eigenvectors of a sample come first: near enough to save most of the passes over all
+    rows.
     """
     root, degrees = graph.columns**0.5, Degrees(graph.degrees[:, None])
 
-    def leading(part: Table, block: Any) -> Eigen:
+    def of_part(part: Table, block: Any) -> Eigen:
         def product(block: Any) -> Any:
             """Multiply A, or a part of A that comes from some of the rows, with a block."""
             given = np.ascontiguousarray(root[:, None] * block)
@@ -149,15 +161,11 @@ def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
 
         return eigenvectors(product, block, DEPTH, TOLERANCE, n_vectors)
 
-    with one_blas_thread():  # so that the number of threads changes no bit
-        width = min(n_vectors + EXTRA, table.n_columns)
-        block, _ = np.linalg.qr(rng.standard_normal((table.n_columns, width)))
-        if table.n_rows > SAMPLE_ROWS:
-            _, block, _ = leading(whole(*_sample(table, rng)), block)
-        values, block, _ = leading(table, block)
-    sigma = np.maximum(values, float(values[0]) * 1e-12) ** 0.5
-    scaled = block / sigma if graph.power == 0 else block * sigma ** (graph.power - 1)
-    return np.ascontiguousarray(root[:, None] * scaled[:, :n_vectors])
+    width = min(n_vectors + EXTRA, table.n_columns)
+    block, _ = np.linalg.qr(rng.standard_normal((table.n_columns, width)))
+    if table.n_rows > SAMPLE_ROWS:
+        _, block, _ = of_part(whole(*_sample(table, rng)), block)
+    return of_part(table, block)
 
 
 def _sample(table: Table, rng: Any) -> tuple[Membership, Any]:
