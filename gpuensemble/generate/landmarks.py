@@ -11,6 +11,7 @@ from gpuensemble._graphs.nearest import METRICS
 from gpuensemble.generate._common import around, drawn, jobs, matrix, partitions
 
 LANDMARKS = 1000  # by default, at most half of the rows
+MOST_CLUSTERS = 60  # by default, unless 2 K is more, or a tenth of the rows less
 BLOCK = 1 << 17  # rows that are labelled at a time, beyond the sample
 
 
@@ -41,7 +42,7 @@ def landmark_spectral(
         As in `neighbor_graph`.
     k_range : pair of int, optional
         Least and largest number of clusters; numbers are drawn so that their logarithm is uniform. By default K and
-        2 K.
+        60, but at most a tenth of the rows, and at least 2 K.
     n_landmarks : int, optional
         By default 1000, and at most half of the rows. Fewer are faster, and less accurate.
     n_neighbors : int
@@ -63,7 +64,7 @@ def landmark_spectral(
     q = checks.integer(n_neighbors, "n_neighbors", 1)
     X, device, home = matrix(X, device, distance, METRICS, dtype)
     n = X.shape[0]
-    low, high = around(n_clusters, k_range, n, lambda k: 2 * k)
+    low, high = around(n_clusters, k_range, n, lambda k: most_clusters(k, n))
     p = default_landmarks(n, high) if n_landmarks is None else checks.integer(n_landmarks, "n_landmarks", 1, n)
     draws = random.generators(random_state, checks.integer(n_partitions, "n_partitions", 1))
 
@@ -77,6 +78,19 @@ def landmark_spectral(
         return by_first_occurrence(namespace(*blocks).concatenate(blocks))
 
     return partitions(partition, draws, device, home, checks.integer(verbose, "verbose", 0), jobs(n_jobs))
+
+
+def most_clusters(n_clusters: int, n: int) -> int:
+    """Return the largest number of clusters of a partition by default.
+
+    Parameters
+    ----------
+    n_clusters : int
+        The least number.
+    n : int
+        The number of rows.
+    """
+    return min(n, max(2 * n_clusters, min(MOST_CLUSTERS, n // 10)))
 
 
 def default_landmarks(n: int, most_clusters: int) -> int:

@@ -59,8 +59,8 @@ def consensus(
     row_ratio : float
         The share of the rows in each segment.
     base_clusters : int, optional
-        The number of clusters of each segment, or the least of each landmark spectral partition, which has up to twice
-        as many; `n_clusters` by default.
+        The number of clusters of each segment, or the least of each landmark spectral partition, which has up to 60, or
+        twice as many; `n_clusters` by default.
     distance : str
         As in the function of `generate`.
     random_state : None, int or numpy.random.Generator

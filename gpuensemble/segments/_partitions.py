@@ -14,7 +14,7 @@ from gpuensemble._kmeans.features.distances import DISTANCES, prepare
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble.generate._common import drawn
 from gpuensemble.generate.kmeans import enough
-from gpuensemble.generate.landmarks import default_landmarks
+from gpuensemble.generate.landmarks import default_landmarks, most_clusters
 from gpuensemble.segments._sources import checked, over_rows, source
 
 PARTITIONS = {"segments": 100, "landmark-spectral": 20}  # how they are made, and how many by default
@@ -86,7 +86,7 @@ def _landmarks(given: Any, base: Base) -> tuple[int, int, Iterator[Stripe]]:
     checks.choice(base.distance, "distance", METRICS)
     n = given.shape[0]
     low = checks.integer(base.n_clusters, "n_clusters", 1, n, "n_samples")
-    high = min(n, 2 * low)
+    high = most_clusters(low, n)
     r = checks.integer(base.n_partitions, "n_partitions", 1)
     draws = random.generators(base.random_state, r)
 
