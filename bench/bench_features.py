@@ -117,6 +117,7 @@ def single(X, y, distance, seed):
     for name, estimator in estimators.items():
         begin = time.perf_counter()
         found = estimator.fit_predict(dense)
+        found = np.where(found < 0, found.max() + 1, found)  # what HDBSCAN calls noise is one cluster
         rows["scikit-learn", name] = ge.metrics.nmi(y, found), ge.metrics.ari(y, found), time.perf_counter() - begin
     return rows
 
