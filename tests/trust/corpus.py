@@ -87,7 +87,7 @@ def consensus(table: Read) -> Any:
 
 def generate_command(path: Path) -> Any:
     flags = ("--header", "--id", "id") if path.suffix == ".csv" else ()
-    return command("generate", path, "-r", 4, "-k", "2-3", *flags)
+    return command("generate", path, "-r", 4, "-k", "2-3", "--how", "random-k", *flags)
 
 
 def partitions(table: Read) -> Any:
