@@ -96,6 +96,7 @@ def neighbor_graph(
     n = X.shape[0]
     low, high = around(n_clusters, k_range, n, lambda k: 2 * k)
     r, n_jobs = checks.integer(n_partitions, "n_partitions", 1), jobs(n_jobs)
+    verbose = checks.integer(verbose, "verbose", 0)
     first, *draws = random.generators(random_state, 1 + len(sizes))
     with on(device):
         rows = searching.of_matrix(X, distance)
@@ -103,7 +104,7 @@ def neighbor_graph(
         labels = namespace(near).empty((n, r), "int32")
         # the largest graph first, so that threads end at about the same time
         order = sorted(range(min(len(sizes), r)), key=lambda i: -sizes[i])
-        with bar("base partitions", checks.integer(verbose, "verbose", 0), r, "partition") as show:
+        with bar("base partitions", verbose, r, "partition") as show:
 
             def of_size(i: int, rng: Any) -> None:
                 graph = bridged(graphs.of_neighbors(near, min(sizes[i], n - 1)), rows, n_clusters, rng)
@@ -176,6 +177,7 @@ def spectral(
     n = X.shape[0]
     low, high = around(n_clusters, k_range, n, lambda k: 2 * k)
     r, n_jobs = checks.integer(n_partitions, "n_partitions", 1), jobs(n_jobs)
+    verbose = checks.integer(verbose, "verbose", 0)
     first, *draws = random.generators(random_state, 1 + r)
     with on(device):
         rows = searching.of_matrix(X, distance)
@@ -188,4 +190,4 @@ def spectral(
         k = drawn(low, high, rng)
         return kmeans(prepare(namespace(vectors).ascontiguousarray(vectors[:, :k]), "sqeuclidean"), k, rng).labels
 
-    return partitions(partition, draws, device, home, checks.integer(verbose, "verbose", 0), n_jobs)
+    return partitions(partition, draws, device, home, verbose, n_jobs)
