@@ -1,5 +1,6 @@
 """Base partitions: shapes, seeds, threads, devices, holes, and one sentence for each bad input."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
-from gpuensemble import generate
+from gpuensemble import generate, metrics
 from gpuensemble._array import threads
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._array.random import generators
@@ -128,6 +129,20 @@ def test_numbers_of_clusters_are_in_the_range():
 def test_one_row_and_one_column(make):
     assert generate.random_k([[1.0]], 3).tolist() == [[0, 0, 0]]
     assert set(make(np.arange(30.0)[:, None], n_partitions=5).max(0) + 1) <= {2, 3, 4, 5, 6}
+
+
+def test_communities_by_leidenalg():
+    X, truth = table(), np.arange(120) % 3
+    options = {"n_partitions": 5, "method": "leiden", "random_state": 0, "device": "cpu"}
+    found = generate.neighbor_graph(X, 3, **options)
+    assert all(metrics.v_measure(truth, column).homogeneity == 1 for column in found.T)
+    np.testing.assert_array_equal(found, generate.neighbor_graph(X, 3, **options))
+
+
+def test_leidenalg_may_be_absent(monkeypatch):
+    monkeypatch.setitem(sys.modules, "leidenalg", None)
+    with pytest.raises(ModuleNotFoundError, match=r'`method` = "leiden" needs a package that is not there'):
+        generate.neighbor_graph(table(), 3, method="leiden", device="cpu")
 
 
 def test_clear_clusters_are_found():
