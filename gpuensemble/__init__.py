@@ -13,6 +13,7 @@ _HOMES = {  # of names that are no modules
     "align": "_inspection.align",
     "choose_k": "_inspection.choose",
     "coassociation": "membership",
+    "consensus_tree": "_inspection.tree",
     "impute": "_inspection.impute",
     "stability": "_inspection.stability",
 }
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble._inspection.choose import choose_k as choose_k
     from gpuensemble._inspection.impute import impute as impute
     from gpuensemble._inspection.stability import stability as stability
+    from gpuensemble._inspection.tree import consensus_tree as consensus_tree
     from gpuensemble.clustering import ConsensusClustering as ConsensusClustering
     from gpuensemble.estimators.cluster_walk import ClusterWalk as ClusterWalk
     from gpuensemble.estimators.cmvc import CMVC as CMVC

@@ -1,6 +1,7 @@
 """From features to labels in one estimator: base partitions, and their consensus."""
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._graphs import search
 from gpuensemble._graphs.nearest import METRICS
+from gpuensemble._inspection.choose import choose_k, numbers
 from gpuensemble.estimators._base import registry
 from gpuensemble.generate._common import matrix
 
@@ -21,7 +23,7 @@ VOTERS = 5  # rows nearest to a new one, by whose votes it gets a label
 
 def _random_k(X: Any, n_clusters: int, n_partitions: int, **options: Any) -> Array:
     """Make partitions of random numbers of clusters: K to sqrt(n), as in the paper on SEC."""
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    n = checks.n_rows(X)
     return generate.random_k(X, n_partitions, **{"k_range": (n_clusters, max(n_clusters, round(n**0.5)))} | options)
 
 
@@ -41,8 +43,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_clusters : int
-        The number of clusters.
+    n_clusters : int, range or list of int
+        The number of clusters; of several, `choose_k` chooses one.
     partitions : str, function or table
         How base partitions are made: "neighbor-graph" (communities of neighbour graphs; the default, most accurate),
         "spectral", "landmark-spectral" (linear in n, for many rows), "random-k", "random-features", "row-segments" or
@@ -75,6 +77,10 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         How sure the consensus is of each label, 0 .. 1, as its method defines it; None if it does not.
     consensus_ : estimator
         The fitted consensus.
+    n_clusters_ : int
+        The number of clusters that was asked for, or chosen.
+    choice_ : Choice or None
+        What `choose_k` found, if it chose the number of clusters.
     n_features_in_ : int
         The number of columns.
 
@@ -82,6 +88,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
     -----
     Nothing is scaled: a column counts by its spread, so bring columns of different units to one scale first. Pairs of
     base partitions and consensus were compared on real data (docs/features.md); the defaults are the best pair there.
+    Of several numbers of clusters base partitions are made for each, and again for the chosen one; where none is clear,
+    a warning says so, and the one with the greatest `excess` is taken.
 
     Examples
     --------
@@ -95,7 +103,7 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_clusters: int,
+        n_clusters: Any,
         *,
         partitions: Any = "neighbor-graph",
         n_partitions: int = 20,
@@ -132,17 +140,16 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             The fitted estimator.
         """
         checks.choice(self.distance, "distance", METRICS)
-        consensus = self._consensus()
         rows, device, _ = self._rows(X)
-        n = rows.shape[0]
-        checks.integer(self.n_clusters, "n_clusters", 1, n, "n_samples")
-        r = checks.integer(self.n_partitions, "n_partitions", 1)
-        first, second = (int(rng.integers(1 << 31)) for rng in random.generators(self.random_state, 2))
-        base = self._base(X, r, first, n)
+        n, r = rows.shape[0], checks.integer(self.n_partitions, "n_partitions", 1)
+        k, seed = self._number(X, n)
+        consensus = self._consensus(k)
+        first, second = (int(rng.integers(1 << 31)) for rng in random.generators(seed, 2))
+        base = self._base(X, k, r, first)
         if "random_state" in consensus.get_params():
             consensus.set_params(random_state=second)
         self.consensus_ = consensus.fit(base)
-        self.base_labels_, self.labels_ = base, self.consensus_.labels_
+        self.base_labels_, self.labels_, self.n_clusters_ = base, self.consensus_.labels_, k
         self.confidence_ = getattr(self.consensus_, "confidence_", None)
         self.n_features_in_, self.device_, self._fitted_rows = rows.shape[1], device, rows
         return self
@@ -175,25 +182,37 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         """Check features; return them on the device, the device, and the device of the caller."""
         return matrix(X, self.device, self.distance, METRICS)
 
-    def _consensus(self) -> Any:
+    def _number(self, X: Any, n: int) -> tuple[int, Any]:
+        """Return the number of clusters, chosen if there are several, and the seed of the fit."""
+        self.choice_ = None
+        if not isinstance(self.n_clusters, range | list | tuple):
+            return checks.integer(self.n_clusters, "n_clusters", 1, n, "n_samples"), self.random_state
+        ks = numbers(self.n_clusters, "n_clusters", n)
+        common = {"random_state": self.random_state, "device": self.device, "verbose": self.verbose}
+        self.choice_ = choose_k(X, ks, consensus=self, **common)
+        if self.choice_.recommended is None:
+            warnings.warn(f"{self.choice_.why} K = {self.choice_.chosen} is taken.", stacklevel=3)
+        return self.choice_.chosen, self.choice_.seed
+
+    def _consensus(self, k: int) -> Any:
         """Return the consensus method, not fitted."""
         if isinstance(self.consensus, str):
             methods = registry.of_labels()
             checks.choice(self.consensus, "consensus", tuple(methods))
-            return methods[self.consensus].make(self.n_clusters, None, self.device, self.verbose)
+            return methods[self.consensus].make(k, None, self.device, self.verbose)
         if not hasattr(self.consensus, "fit_predict") or inspect.isclass(self.consensus):
             rule = "the name of a method or an estimator of a table of labels"
             raise TypeError(f"`consensus` must be {rule}, got {shown(self.consensus)}.")
-        return clone(self.consensus).set_params(n_clusters=self.n_clusters)
+        return clone(self.consensus).set_params(n_clusters=k)
 
-    def _base(self, X: Any, r: int, seed: int, n: int) -> Any:
+    def _base(self, X: Any, k: int, r: int, seed: int) -> Any:
         """Make the base partitions, or take those given."""
         if isinstance(self.partitions, str):
             checks.choice(self.partitions, "partitions", tuple(WAYS))
             options = {"distance": self.distance, "random_state": seed, "device": self.device, "verbose": self.verbose}
-            return WAYS[self.partitions](X, self.n_clusters, r, **options | (self.partition_params or {}))
-        table = self.partitions(X, self.n_clusters, r, seed) if callable(self.partitions) else self.partitions
-        shape = getattr(table, "shape", None)
+            return WAYS[self.partitions](X, k, r, **options | (self.partition_params or {}))
+        table = self.partitions(X, k, r, seed) if callable(self.partitions) else self.partitions
+        shape, n = getattr(table, "shape", None), checks.n_rows(X)
         if shape is None or len(shape) != 2 or shape[0] != n:
             raise ValueError(f"`partitions` must be a table of labels with n_samples={n} rows, got {shown(table)}.")
         return table

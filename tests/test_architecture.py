@@ -16,7 +16,7 @@ PACKAGE = ROOT / "gpuensemble"
 HOUSE = (
     *("_array", "_kernels", "membership", "_linear", "tsvd", "prox", "stiefel", "simplex"),
     *("_tables", "_kmeans", "_graphs", "_partition", "neighbors", "communities", "metrics", "generate", "estimators"),
-    *("clustering", "_inspection", "segments", "plot", "__init__"),
+    *("_inspection", "clustering", "segments", "plot", "__init__"),
     *("_cli", "__main__"),
 )
 # These may name NumPy: they work with what is on the host, whatever the device. CuPy is named in few places.

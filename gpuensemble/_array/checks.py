@@ -309,3 +309,8 @@ def ratio(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < as_float(value) <= 1:
         raise ValueError(f"`{name}` must be more than 0 and at most 1, got {shown(value)}.")
     return float(value)
+
+
+def n_rows(table: Any) -> int:
+    """Return the number of rows of a table that was not looked at yet: an array, or rows in a list."""
+    return table.shape[0] if hasattr(table, "shape") else len(table)

@@ -21,7 +21,6 @@ from gpuensemble._inspection.inputs import Inputs
 from gpuensemble._inspection.stability import counted, of_clusters
 from gpuensemble._partition import bipartite
 from gpuensemble._tables.blocks import whole
-from gpuensemble.clustering import ConsensusClustering
 from gpuensemble.membership import Membership
 
 SAMPLE_ROWS = 20_000  # that partitions are drawn for, at most
@@ -46,6 +45,10 @@ class Choice:
         The consensus of each K.
     pairs : DataFrame, a row for each consensus value, a column for each K
         The share of the pairs of samples that have that value; `pairs.cumsum()` is the CDF.
+    seed : int
+        The `random_state` with which the consensus of all samples was found, for each K.
+    chosen : int
+        The recommended K, or the one with the greatest `excess` if there is no clear K.
     """
 
     table: Any
@@ -53,6 +56,12 @@ class Choice:
     why: str
     labels: Any
     pairs: Any
+    seed: int
+
+    @property
+    def chosen(self) -> int:
+        """Return the K to go on with."""
+        return int(self.table["excess"].idxmax()) if self.recommended is None else self.recommended
 
 
 class _Settings(NamedTuple):
@@ -117,7 +126,7 @@ def choose_k(
     Returns
     -------
     Choice
-        With `table`, `recommended`, `why`, `labels` and `pairs`.
+        With `table`, `recommended`, `why`, `labels`, `pairs`, `seed` and `chosen`.
 
     Notes
     -----
@@ -142,42 +151,43 @@ def choose_k(
     4
     """
     n_bootstrap, n_pairs = checks.integer(n_bootstrap, "n_bootstrap", 3), checks.integer(n_pairs, "n_pairs", 1)
-    of_features = isinstance(consensus, ConsensusClustering)
+    of_features = makes_partitions(consensus)
     make = maker(consensus.consensus if of_features else consensus, "consensus", choose_device(device, data))
     seeds = random.generators(random_state, 1)[0].integers(0, 2**31, 5).tolist()
     if of_features:
-        numbers, fitted = _numbers(k_range, _n_rows(data)), _of_features(data, consensus, device)
+        ks, fitted = numbers(k_range, "k_range", checks.n_rows(data)), _of_features(data, consensus, device)
     else:
         m = Membership.from_labels(data, device)
-        numbers = _numbers(k_range, len(m.codes))
+        ks = numbers(k_range, "k_range", len(m.codes))
         fitted = _of_labels(data, m, make)
     settings = _Settings(make, n_bootstrap, n_pairs, seeds)
     rows, labels, pairs = {}, {}, {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of fewer clusters: a column of the table tells of them
-        for k in with_bar(numbers, "numbers of clusters", verbose, len(numbers), "K"):
+        for k in with_bar(ks, "numbers of clusters", verbose, len(ks), "K"):
             m, labels[k] = fitted(k, seeds[0])
             rows[k], pairs[k] = _criteria(m, labels[k], k, settings)
-    return _choice(data, rows, labels, pairs)
+    return _choice(data, rows, labels, pairs, seeds[0])
 
 
-def _numbers(k_range: Any, n: int) -> list[int]:
+def makes_partitions(consensus: Any) -> bool:
+    """Tell whether an estimator takes features, and makes base partitions of them."""
+    return hasattr(consensus, "get_params") and "partitions" in consensus.get_params()
+
+
+def numbers(ks: Any, name: str, n: int) -> list[int]:
     """Check the numbers of clusters; a tuple could mean its two ends or its members."""
-    if not isinstance(k_range, range | list | np.ndarray):
-        both = f": range({k_range[0]}, {k_range[1]} + 1) or {list(k_range)}" if _is_pair(k_range) else ""
-        raise TypeError(f"`k_range` must be a range or a list of integers, got {shown(k_range)}{both}.")
-    numbers = [checks.integer(k, "k_range", 2, n, "n_samples") for k in k_range]
-    if not numbers or any(two <= one for one, two in itertools.pairwise(numbers)):
-        raise ValueError(f"`k_range` must hold ascending numbers, each once, got {shown(k_range)}.")
-    return numbers
+    if not isinstance(ks, range | list | np.ndarray):
+        both = f": range({ks[0]}, {ks[1]} + 1) or {list(ks)}" if _is_pair(ks) else ""
+        raise TypeError(f"`{name}` must be a range or a list of integers, got {shown(ks)}{both}.")
+    found = [checks.integer(k, name, 2, n, "n_samples") for k in ks]
+    if not found or any(two <= one for one, two in itertools.pairwise(found)):
+        raise ValueError(f"`{name}` must hold ascending numbers, each once, got {shown(ks)}.")
+    return found
 
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2
-
-
-def _n_rows(X: Any) -> int:
-    return X.shape[0] if hasattr(X, "shape") else len(X)
 
 
 def _of_labels(labels: Any, m: Membership, make: Callable) -> Callable[[int, int], tuple[Membership, np.ndarray]]:
@@ -246,7 +256,7 @@ def _cluster_consensus(m: Membership, labels: np.ndarray) -> float:
     return float(np.nanmean(of_each)) if not np.isnan(of_each).all() else np.nan
 
 
-def _choice(data: Any, rows: dict, labels: dict, pairs: dict) -> Choice:
+def _choice(data: Any, rows: dict, labels: dict, pairs: dict, seed: int) -> Choice:
     """Make DataFrames with the caller's names of samples, and choose."""
     import pandas
 
@@ -254,9 +264,9 @@ def _choice(data: Any, rows: dict, labels: dict, pairs: dict) -> Choice:
     largest = table["area"].cummax().shift()
     change = (table["area"] / largest - 1).where(largest > 0)
     table["area_change"] = change.where(table.index != 2, table["area"])
-    of_samples = pandas.DataFrame(labels, getattr(data, "index", None))
+    of_samples = pandas.DataFrame(labels, data.index if hasattr(data, "iloc") else None)
     values = pandas.DataFrame(pairs).fillna(0.0).sort_index().rename_axis("consensus")
-    return Choice(table, *_recommended(table), of_samples, values)
+    return Choice(table, *_recommended(table), of_samples, values, seed)
 
 
 def _recommended(table: Any) -> tuple[int | None, str]:

@@ -277,3 +277,25 @@ def test_bad_arguments_get_one_sentence(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message) as error:
         ge.choose_k([[0, 0], [0, 0], [1, 1], [1, 1]], **{"k_range": [2, 3]} | arguments)
     assert "\n" not in str(error.value)
+
+
+def test_rows_in_lists_are_a_table():
+    found = ge.choose_k(noisy().tolist(), range(2, 5), random_state=0, device="cpu", n_bootstrap=3)
+    expected = ge.choose_k(noisy(), range(2, 5), random_state=0, device="cpu", n_bootstrap=3)
+    pd.testing.assert_frame_equal(found.labels, expected.labels)
+
+
+def test_the_seed_of_a_choice_finds_its_labels_again():
+    found = ge.choose_k(noisy(noise=0.6), range(2, 5), consensus="kcc", random_state=3, device="cpu", n_bootstrap=3)
+    for k in (2, 3, 4):
+        again = ge.KCC(k, random_state=found.seed, device="cpu").fit_predict(noisy(noise=0.6))
+        np.testing.assert_array_equal(again, found.labels[k])
+
+
+def test_without_a_clear_k_the_greatest_excess_is_chosen():
+    noise = np.random.default_rng(0).integers(0, 3, (60, 5))
+    found = ge.choose_k(noise, range(2, 6), random_state=0, device="cpu")
+    assert found.recommended is None
+    assert found.table["excess"][found.chosen] == found.table["excess"].max()
+    clear = ge.choose_k(noisy(), range(2, 7), random_state=0, device="cpu")
+    assert clear.chosen == clear.recommended == 4

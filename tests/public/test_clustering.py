@@ -142,3 +142,38 @@ def test_bad_parameters(options, error, sentence):
 def test_prediction_wants_the_columns_of_fit():
     with pytest.raises(ValueError, match=r"`X` must have n_features=6 columns, got 2\."):
         fitted().predict(np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("numbers", [range(2, 6), [2, 3, 5]])
+def test_of_several_numbers_of_clusters_one_is_chosen(numbers):
+    found = ge.ConsensusClustering(numbers, random_state=0, device="cpu").fit(table())
+    assert found.n_clusters_ == found.choice_.recommended == 3
+    np.testing.assert_array_equal(found.labels_, found.choice_.labels[3])
+    one = ge.ConsensusClustering(3, random_state=found.choice_.seed, device="cpu").fit(table())
+    np.testing.assert_array_equal(found.base_labels_, one.base_labels_)
+    assert one.choice_ is None
+    assert one.n_clusters_ == 3
+
+
+def test_without_a_clear_number_of_clusters_a_warning_says_which_is_taken():
+    X = np.random.default_rng(0).standard_normal((60, 20))
+    noise = np.random.default_rng(1).integers(0, 3, (60, 4))
+    with pytest.warns(UserWarning, match=r"^No clear K: .* K = \d is taken\.$"):
+        found = ge.ConsensusClustering(range(2, 6), partitions=noise, random_state=0, device="cpu").fit(X)
+    assert len(set(found.labels_.tolist())) == found.n_clusters_ == found.choice_.chosen
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        (
+            (2, 5),
+            r"^`n_clusters` must be a range or a list of integers, got \(2, 5\): range\(2, 5 \+ 1\) or \[2, 5\]\.$",
+        ),
+        ([3, 2], r"^`n_clusters` must hold ascending numbers, each once, got \[3, 2\]\.$"),
+        (range(0, 3), r"^`n_clusters` must be between 2 and n_samples=150, got 0\.$"),
+    ],
+)
+def test_numbers_of_clusters_are_checked(numbers, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        ge.ConsensusClustering(numbers).fit(table())
