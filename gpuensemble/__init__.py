@@ -15,6 +15,7 @@ _HOMES = {  # of names that are no modules
     "coassociation": "membership",
     "consensus_tree": "_inspection.tree",
     "impute": "_inspection.impute",
+    "report": "_report.report",
     "stability": "_inspection.stability",
 }
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble._inspection.impute import impute as impute
     from gpuensemble._inspection.stability import stability as stability
     from gpuensemble._inspection.tree import consensus_tree as consensus_tree
+    from gpuensemble._report.report import report as report
     from gpuensemble.clustering import ConsensusClustering as ConsensusClustering
     from gpuensemble.estimators.cluster_walk import ClusterWalk as ClusterWalk
     from gpuensemble.estimators.cmvc import CMVC as CMVC

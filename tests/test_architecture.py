@@ -16,12 +16,12 @@ PACKAGE = ROOT / "gpuensemble"
 HOUSE = (
     *("_array", "_kernels", "membership", "_linear", "tsvd", "prox", "stiefel", "simplex"),
     *("_tables", "_kmeans", "_graphs", "_partition", "neighbors", "communities", "metrics", "generate", "estimators"),
-    *("_inspection", "clustering", "segments", "plot", "__init__"),
+    *("_inspection", "clustering", "segments", "plot", "_report", "__init__"),
     *("_cli", "__main__"),
 )
 # These may name NumPy: they work with what is on the host, whatever the device. CuPy is named in few places.
 NAMES_NUMPY = {
-    *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot", "metrics", "_inspection"),
+    *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot", "metrics", "_inspection", "_report"),
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
     *("_graphs.bridges", "_graphs.steering"),
     *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.clusters"),

@@ -8,18 +8,21 @@ This room may import everything but `_cli`. Start with `heatmap`.
 """
 
 from gpuensemble.plot.heatmap import coassociation
-from gpuensemble.plot.numbers import cdf, clustree, delta_area, tracking
+from gpuensemble.plot.numbers import cdf, choice, delta_area, tracking
 from gpuensemble.plot.partitions import agreement, convergence
 from gpuensemble.plot.samples import cluster_consensus, item_consensus, silhouette, stability
+from gpuensemble.plot.trees import clustree, dendrogram
 
 __all__ = [
     "agreement",
     "cdf",
+    "choice",
     "cluster_consensus",
     "clustree",
     "coassociation",
     "convergence",
     "delta_area",
+    "dendrogram",
     "item_consensus",
     "silhouette",
     "stability",
