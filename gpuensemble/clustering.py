@@ -1,7 +1,6 @@
 """From features to labels in one estimator: base partitions, and their consensus."""
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -190,8 +189,7 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         ks = numbers(self.n_clusters, "n_clusters", n)
         common = {"random_state": self.random_state, "device": self.device, "verbose": self.verbose}
         self.choice_ = choose_k(X, ks, consensus=self, **common)
-        if self.choice_.recommended is None:
-            warnings.warn(f"{self.choice_.why} K = {self.choice_.chosen} is taken.", stacklevel=3)
+        self.choice_.warn(3)
         return self.choice_.chosen, self.choice_.seed
 
     def _consensus(self, k: int) -> Any:

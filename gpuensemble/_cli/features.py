@@ -4,7 +4,8 @@ import time
 from typing import Any
 
 from gpuensemble._array.devices import to_host
-from gpuensemble._cli import demo, files
+from gpuensemble._cli import demo, files, reports
+from gpuensemble._report.findings import of_features
 from gpuensemble.clustering import WAYS, ConsensusClustering
 
 OF_ONE_NUMBER = ("random-features", "row-segments", "subsample")  # of clusters; the others take a range of them
@@ -51,7 +52,7 @@ def _options(how: str, clusters: tuple[int, int | None], ratio: float | None) ->
 
 def cluster(
     path: str,
-    n_clusters: int,
+    clusters: tuple[int, int | None],
     n_partitions: int,
     how: str,
     method: str,
@@ -61,6 +62,8 @@ def cluster(
     out: str | None,
     labels: str | None,
     plot: str | None,
+    report: str | None,
+    tables: str | None,
     confidence: bool,
     drop: list[str],
     id_column: str | None,
@@ -70,10 +73,11 @@ def cluster(
     """Find clusters of a table of features: base partitions, and their consensus."""
     for file in (out, labels):
         files.check_output(file)
+    reports.check(report, tables)
     figure = None if plot is None else demo.new_figure(plot)
     table = files.read_features(path, id_column, header, tuple(drop))
     estimator = ConsensusClustering(
-        n_clusters,
+        reports.numbers(clusters),
         partitions=how,
         n_partitions=n_partitions,
         consensus=method,
@@ -89,7 +93,7 @@ def cluster(
     if confidence and estimator.confidence_ is None:
         raise ValueError(f"`--confidence` needs a method that has one, got {method!r}.")
     columns = {"label": found} | ({"confidence": to_host(estimator.confidence_)} if confidence else {})
-    report = {
+    said = {
         "method": type(estimator.consensus_).__name__,
         "samples": len(found),
         "partitions": base.shape[1],
@@ -99,9 +103,12 @@ def cluster(
     }
     if labels is not None:
         files.write(labels, {f"p{i}": base[:, i] for i in range(base.shape[1])}, table)
-        report["labels"] = labels
-    report |= files.written(columns, table, out)
+        said["labels"] = labels
+    if report is not None:
+        columns |= reports.write(of_features(estimator, table.ids, seed), report, tables, path)
+        said["report"] = report
+    said |= files.written(columns, table, out) | reports.why(estimator.choice_)
     if plot is not None:
         demo.draw(figure, plot, base, found, device)
-        report["plot"] = plot
-    return report
+        said["plot"] = plot
+    return said

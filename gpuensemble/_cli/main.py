@@ -3,12 +3,13 @@
 import argparse
 import json
 import os
+import re
 import sys
 import warnings
 from typing import Any
 
 from gpuensemble import __version__, segments
-from gpuensemble._cli import commands, demo, features, files
+from gpuensemble._cli import commands, demo, features, files, reports
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.doctor import run as doctor
 from gpuensemble._tables.files import first_line
@@ -18,6 +19,7 @@ from gpuensemble.estimators._base import registry
 FILES = """Tables are CSV, TSV, Parquet, NPY or NPZ files, by their ending. The first line of a text file is taken for
 names if it looks different from the others; a column called id, or the first of text that is all
 different, for ids. Holes in labels are empty cells, NA, NaN, None, null or -1."""
+NUMBERS = "number of clusters, or LOW-HIGH: one of them is chosen"
 EXIT = "Exit code: 0, 1 if a check or a score failed, 2 for bad input, with one sentence on stderr."
 
 
@@ -105,6 +107,11 @@ def _cluster(**options: Any) -> tuple[Any, str, int]:
     return report, _text(report, "{samples} samples, {partitions} base partitions"), 0
 
 
+def _report(**options: Any) -> tuple[Any, str, int]:
+    report = reports.of_labels(**options, verbose=_verbose())
+    return report, _text(report, "{samples} samples x {partitions} partitions, {clusters} clusters"), 0
+
+
 def _fit_segments(**options: Any) -> tuple[Any, str, int]:
     report = commands.fit_segments(**options, verbose=_verbose())
     return report, _text(report, "{samples} samples x {partitions} partitions"), 0
@@ -120,12 +127,15 @@ def _score(at_least: list[tuple[str, float]], **options: Any) -> tuple[Any, str,
 
 def _text(report: dict[str, Any], samples: str) -> str:
     """Return the table itself, to be piped on; if it went into a file, a line about it."""
+    if report.get("recommended") is not None:  # else a warning has told
+        print(f"gpuensemble: {report['why']}", file=sys.stderr)
     if "table" in report:
         return report["table"].to_csv(index=False).rstrip("\n")
     words = [samples.format(**report), f"ids in {report['ids']!r}" if "ids" in report else "no ids"]
     if "method" in report:
         words.append("{method} on {device}: {clusters} clusters in {seconds:.2f} s".format(**report))
-    return ", ".join(words) + " -> " + ", ".join(report[key] for key in ("labels", "out", "plot") if key in report)
+    made = [report[key] for key in ("labels", "out", "report", "plot") if key in report]
+    return ", ".join(words) + " -> " + ", ".join(made)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,7 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     one = command(
         *("cluster", _cluster, "clusters of a table of features: base partitions, and their consensus"),
         *("features.csv -k 10 --out clusters.csv", "counts.npz -k 5 --distance cosine --confidence --out clusters.csv"),
-        "iris.csv -k 3 --drop species --labels partitions.csv --plot heat.png --out clusters.csv",
+        "iris.csv -k 2-8 --drop species --report report.html --out clusters.csv",
     )
     _clustering(one)
 
@@ -167,6 +177,12 @@ def _parser() -> argparse.ArgumentParser:
     _consensus(one, tuple(registry.of_labels()), "cluster-walk")
     one.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
     one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
+
+    one = command(
+        *("report", _report, "an HTML report on a table of labels: how many clusters, and how sure of each sample"),
+        *("labels.csv -k 2-15 --out report.html", "labels.csv -k 10 --out report.html --tables tables"),
+    )
+    _reporting(one)
 
     if registry.of_views():
         one = command(
@@ -240,14 +256,30 @@ def _generating(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ratio", type=float, help=text)
 
 
+def _reporting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", metavar="LABELS", help="the table")
+    parser.add_argument("-k", dest="clusters", type=_range, required=True, metavar="K", help=NUMBERS)
+    names = tuple(registry.of_labels())
+    parser.add_argument("--method", choices=names, default="sec-entropy", help="of the consensus (default sec-entropy)")
+    parser.add_argument("--out", required=True, metavar="FILE", help="where the report goes (.html)")
+    parser.add_argument("--tables", metavar="FOLDER", help="write all its tables, too, as CSV")
+    text = "write the consensus, too, with columns on the stability of each sample"
+    parser.add_argument("--labels", metavar="FILE", help=text)
+    _reading(parser)
+    _running(parser)
+
+
 def _clustering(parser: argparse.ArgumentParser) -> None:
     _features(parser)
-    parser.add_argument("-k", dest="n_clusters", type=int, required=True, metavar="K", help="number of clusters")
+    parser.add_argument("-k", dest="clusters", type=_range, required=True, metavar="K", help=NUMBERS)
     parser.add_argument("-r", dest="n_partitions", type=int, default=20, metavar="R", help="partitions (default 20)")
     names = tuple(registry.of_labels())
     parser.add_argument("--method", choices=names, default="sec-entropy", help="of the consensus (default sec-entropy)")
     parser.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
     parser.add_argument("--labels", metavar="FILE", help="write the base partitions, too")
+    text = "write an HTML report, too, and columns on the stability of each sample beside the labels"
+    parser.add_argument("--report", metavar="FILE", help=text)
+    parser.add_argument("--tables", metavar="FOLDER", help="write all tables of the report, too, as CSV")
     parser.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
 
 
@@ -299,8 +331,11 @@ def _running(parser: argparse.ArgumentParser) -> None:
 
 def _range(text: str) -> tuple[int, int | None]:
     """Read 10 or 5-20 as one or two numbers."""
-    low, dash, high = text.partition("-")
-    return int(low), int(high) if dash else None
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", text, re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a number K or two, LOW-HIGH, got {text!r}")
+    low, high = found.groups()
+    return int(low), None if high is None else int(high)
 
 
 def _bound(text: str) -> tuple[str, float]:

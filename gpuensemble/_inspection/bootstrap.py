@@ -1,10 +1,12 @@
 """Consensuses of resampled partitions: how often each sample stays in its cluster."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
@@ -47,7 +49,14 @@ def consensuses(
     for rng in generators(random_state, n_bootstrap):
         table = codes[:, to_device(rng.integers(0, codes.shape[1], codes.shape[1]), device_of(codes))]
         rows = namespace(codes).nonzero((table >= 0).any(axis=1))[0]
-        yield rows, make(min(n_clusters, len(rows)), int(rng.integers(2**31))).fit(table[rows]).labels_
+        yield rows, _found(make(min(n_clusters, len(rows)), int(rng.integers(2**31))), table[rows])
+
+
+def _found(estimator: Any, table: Array) -> Array:
+    """Return the consensus of a drawn table; that some have fewer clusters is no news."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.fit(table).labels_
 
 
 def maker(method: Any, name: str, device: str) -> Callable[[int, int], Any]:

@@ -63,6 +63,11 @@ class Choice:
         """Return the K to go on with."""
         return int(self.table["excess"].idxmax()) if self.recommended is None else self.recommended
 
+    def warn(self, stacklevel: int) -> None:
+        """Warn if there is no clear K, and say which one is taken all the same."""
+        if self.recommended is None:
+            warnings.warn(f"{self.why} K = {self.chosen} is taken.", stacklevel=stacklevel + 1)
+
 
 class _Settings(NamedTuple):
     """This is the same for every K."""

@@ -60,6 +60,7 @@ def found_in(data: Any, n_clusters: Any, consensus: Any, seed: int, device: str,
         common: dict[str, Any] = {"random_state": seed, "device": device, "verbose": verbose}
         choice = choose_k(data, ks, consensus=consensus, n_bootstrap=N_BOOTSTRAP, **common)
         k, own = choice.chosen, choice.seed
+        choice.warn(3)
     fitted = make(k, own).fit(data)
     frame = data if hasattr(data, "iloc") else _frame(data)
     return _looked_at(frame, fitted, choice, _parameters(fitted), seed)
