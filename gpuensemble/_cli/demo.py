@@ -7,20 +7,25 @@ from gpuensemble import generate, metrics
 from gpuensemble._array.devices import choose_device
 from gpuensemble._array.random import generators
 from gpuensemble._array.threads import one_blas_thread
-from gpuensemble._cli import files
+from gpuensemble._cli import files, reports
+from gpuensemble._report.findings import of_features
 from gpuensemble.clustering import ConsensusClustering
 from gpuensemble.estimators._base import registry
 
 SHOWN = "cluster-walk"  # the method whose clusters the picture shows
+NUMBERS = range(2, 16)  # of clusters, that the report chooses from
 SQUARE = 500  # samples for methods that work on n x n arrays: enough to see them, in seconds
 
 
-def run(partitions: int, seed: int, device: str, plot: str | None = None, verbose: int = 0) -> dict[str, Any]:
+def run(
+    partitions: int, seed: int, device: str, plot: str | None = None, report: str | None = None, verbose: int = 0
+) -> dict[str, Any]:
     """Cluster scikit-learn's digits many times with k-means, combine the partitions, score them against the truth."""
     from sklearn.datasets import load_digits
 
     if plot is not None:
         figure = new_figure(plot)
+    reports.check(report, None)
     device = choose_device(device)
     (rng,) = generators(seed, 1)
     features, truth = load_digits(return_X_y=True)
@@ -42,13 +47,17 @@ def run(partitions: int, seed: int, device: str, plot: str | None = None, verbos
             row = {"method": method.title, "samples": len(found), "seconds": time.perf_counter() - start}
             rows.append(row | _score(truth[some], found))
             consensus = found if method.name == SHOWN else consensus
-    report = {"samples": len(features), "partitions": partitions, "device": device}
-    report["not_run"] = {one.title: f"needs {one.missing}" for one in registry.methods().values() if one.missing}
-    report["scores"] = [*rows[:2], {"method": "a k-means partition, on average"} | base, *rows[2:]]
+    said: dict[str, Any] = {"samples": len(features), "partitions": partitions, "device": device}
+    said["not_run"] = {one.title: f"needs {one.missing}" for one in registry.methods().values() if one.missing}
+    said["scores"] = [*rows[:2], {"method": "a k-means partition, on average"} | base, *rows[2:]]
     if plot is not None:
         draw(figure, plot, labels, consensus, device)
-        report["plot"] = plot
-    return report
+        said["plot"] = plot
+    if report is not None:
+        several = ConsensusClustering(NUMBERS, random_state=seed, device=device, verbose=verbose).fit(features)
+        reports.write(of_features(several, order, seed), report, None, "handwritten digits")
+        said |= {"report": report} | reports.why(several.choice_)
+    return said
 
 
 def _of_features(features: Any, truth: Any, n_clusters: int, seed: int, device: str) -> list[dict[str, Any]]:
@@ -97,6 +106,9 @@ def table(report: dict[str, Any]) -> str:
     lines += [f"not run: {name} ({reason})" for name, reason in report["not_run"].items()]
     if "plot" in report:
         lines.append(f"co-association picture: {report['plot']}")
+    if "report" in report:
+        lines.append(f"report on {NUMBERS[0]} to {NUMBERS[-1]} clusters of the features: {report['report']}")
+        lines.append(report["why"])
     return "\n".join(lines)
 
 

@@ -156,9 +156,10 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--json", action="store_true", help="print JSON")
         return made
 
-    one = command("demo", _demo, "every method on bundled data, handwritten digits", "", "--plot digits.png")
+    one = command("demo", _demo, "every method on bundled data, handwritten digits", "", "--report report.html")
     one.add_argument("--partitions", type=int, default=30, metavar="R", help="base partitions (default 30)")
     one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
+    one.add_argument("--report", metavar="FILE", help="an HTML report: how many clusters, and how sure of each sample")
     _running(one)
 
     one = command(

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_blobs
 
+import gpuensemble as ge
 from cudasim import standin
 from cudasim.shim import ShimModule, gxx
 from gpuensemble._cli import commands, demo, main
@@ -229,6 +230,19 @@ BAD = {
         "`empty.csv` must have the ids of `truth.csv`, got '072-s' in one of them only.",
     ),
     "other rows": ("score one.csv two.csv", "`two.csv` must have as many rows as `one.csv`, 1, got 2."),
+    "a report": ("report labels.csv -k 2 --out a.pdf", "`a.pdf` must end in one of .html."),
+    "numbers": (
+        "report labels.csv -k 5-2 --out a.html",
+        "`-k` must be a number or LOW-HIGH, the first below the second, got 5-2.",
+    ),
+    "one cluster": (
+        "report labels.csv -k 1-3 --out a.html --device cpu",
+        "`n_clusters` must be between 2 and n_samples=80, got 1.",
+    ),
+    "tables": (
+        "cluster features.csv -k 2 --tables tables",
+        "`--tables` must go with a report, got 'tables' alone.",
+    ),
     "few samples": ("bench --samples 3 --device cpu", "`samples` must be at least 20, got 3."),
     "a case": ("bench --only nothing --device cpu", "`--only` must be part of the name of a case, got 'nothing'."),
 }
@@ -300,7 +314,37 @@ def test_clusters_of_a_table_of_features(capsys, tmp_path, monkeypatch):
     assert (code, err) == (2, "gpuensemble: `--confidence` needs a method that has one, got 'lta'.\n")
 
 
-@pytest.mark.parametrize("command", ["demo", "cluster", "fit", "fit-views", "generate", "score", "doctor", "bench"])
+def test_a_number_of_clusters_is_chosen_and_reported(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    features, truth = make_blobs(90, centers=4, n_features=5, random_state=0)
+    ids = [f"<i>{i}" for i in range(90)]
+    pd.DataFrame(features).assign(id=ids).to_csv("features.csv", index=False)
+    options = "-k 2-6 --device cpu --report a.html --tables tables --out c.csv --labels base.csv"
+    code, out, err = run(capsys, "cluster features.csv", options)
+    assert code == 0
+    assert err.splitlines()[-1].startswith("gpuensemble: K = 4 is the highest peak of the excess, ")
+    assert out.endswith(" -> base.csv, c.csv, a.html\n")
+    found = pd.read_csv("c.csv")
+    assert found.columns.tolist() == ["id", "label", "consensus", "other", "margin", "kept"]
+    assert found["id"].tolist() == ids
+    assert ge.metrics.ari(truth, found["label"]) == 1
+    tables = pd.read_csv("tables/samples.csv")
+    np.testing.assert_allclose(tables["margin"], found["margin"])
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "&lt;i&gt;89" in page
+    assert "<i>" not in page
+    assert "gpuensemble" in page
+
+    code, out, _ = run(capsys, "report base.csv -k 4 --device cpu --out b.html --labels d.csv")
+    assert (code, out) == (0, "90 samples x 20 partitions, 4 clusters, ids in 'id' -> b.html\n")
+    assert ge.metrics.ari(truth, pd.read_csv("d.csv")["label"]) == 1
+    code, out, _ = run(capsys, "report base.csv -k 2-6 --device cpu --out b.html --json")
+    assert json.loads(out)["recommended"] == 4
+
+
+@pytest.mark.parametrize(
+    "command", ["demo", "cluster", "fit", "report", "fit-views", "generate", "score", "doctor", "bench"]
+)
 def test_every_command_has_help_with_examples_and_json(capsys, command):
     with pytest.raises(SystemExit) as error:
         main.main([command, "--help"])

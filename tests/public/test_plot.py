@@ -2,6 +2,7 @@
 
 import io
 import itertools
+import re
 
 import matplotlib as mpl
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib import pyplot
 import gpuensemble as ge
 from gpuensemble import plot
 from gpuensemble._array.devices import to_host
-from gpuensemble.plot import _common, heatmap, numbers, samples
+from gpuensemble.plot import _common, heatmap, numbers, samples, trees
 from support import ensemble
 
 mpl.use("Agg")
@@ -477,3 +478,52 @@ def test_clusters_may_have_any_names(consensus, names):
     found = ge.stability(labels, consensus, device="cpu")
     for draw in (plot.item_consensus, plot.silhouette, plot.cluster_consensus):
         assert len(draw(found)[1])
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    """A choice among numbers of clusters, of a table with three clear ones."""
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((60, 8)) < 0.2, rng.integers(0, 3, (60, 8)), np.arange(60)[:, None] % 3)
+    return labels, ge.choose_k(labels, range(2, 6), random_state=0, device="cpu")
+
+
+def test_a_choice_is_drawn_with_its_errors_and_what_is_recommended(chosen):
+    _, choice = chosen
+    ax, data = plot.choice(choice)
+    pd.testing.assert_series_equal(data["excess"], choice.table["excess"])
+    assert "Stability against chance: recommended: K = 3" in texts(ax)
+    lines = {tuple(np.round(np.asarray(line.get_ydata(), "float64"), 9)) for line in ax.get_lines()}
+    assert {tuple(np.round(data[name], 9)) for name in ("stability", "stability_null", "excess")} <= lines
+    marks = [line.get_xdata()[0] for line in ax.get_lines() if list(line.get_xdata()) == [1, 1]]
+    assert marks == [1]
+    noise = np.random.default_rng(0).integers(0, 3, (60, 5))
+    ax, _ = plot.choice(ge.choose_k(noise, range(2, 5), random_state=0, device="cpu"))
+    assert "Stability against chance: no clear K" in texts(ax)
+
+
+def test_a_choice_has_its_distribution_of_values(chosen):
+    _, choice = chosen
+    _, data = plot.cdf(choice)
+    expected = choice.pairs.cumsum()
+    for x in (0.3, 0.75, 1.0):
+        np.testing.assert_allclose(data.loc[x], expected[expected.index <= x].iloc[-1], rtol=0, atol=1e-12)
+    _, areas = plot.delta_area(choice)
+    np.testing.assert_allclose(areas["area"], choice.table["area"], rtol=0, atol=1e-12)
+
+
+def test_a_tree_is_drawn_from_the_root_down(chosen, monkeypatch):
+    labels, choice = chosen
+    tree = ge.consensus_tree(labels, device="cpu")
+    monkeypatch.setattr(trees, "TIPS", 5)
+    ax, data = plot.dendrogram(tree)
+    assert len(data) == 4
+    np.testing.assert_array_equal(data["height"], tree.linkage[-4:, 2])
+    assert data["samples"].iloc[-1] == 60
+    tips = [re.search(r"\((\d+)\)$", tick.get_text()) for tick in ax.get_xticklabels()]
+    assert len(tips) == 5
+    assert sum(1 if tip is None else int(tip.group(1)) for tip in tips) == 60
+    ax, data = plot.dendrogram(ge.consensus_tree(labels, choice.labels[3], device="cpu"))
+    assert sorted(tick.get_text() for tick in ax.get_xticklabels()) == ["0 (20)", "1 (20)", "2 (20)"]
+    with pytest.raises(ValueError, match=r"^`tree` must have at least two leaves, got one\.$"):
+        plot.dendrogram(ge.consensus_tree([[0], [0]], device="cpu"))
