@@ -1,15 +1,18 @@
-"""Consensus on edges beside single runs: NMI on LFR graphs, and time and memory on larger ones.
+"""Consensus on edges beside single runs: NMI and AMI on LFR graphs, and time and memory on larger ones.
 
 python bench/bench_edges.py quality [--seeds 5]         # LFR graphs of 1000 nodes, mixing 0.3 to 0.6
 python bench/bench_edges.py time [--samples 100000]     # seconds and memory of EdgeConsensus alone, 20 partitions
 """
 
 import argparse
+import random
 import resource
 import time
 
+import igraph
 import networkx as nx
 import numpy as np
+from scipy.sparse import coo_array, triu
 
 import gpuensemble as ge
 
@@ -40,9 +43,6 @@ def scores(graph, truth, seed):
     runs = ge.generate.leiden(graph=graph, resolutions=1.0, n_seeds=RUNS, **options)
     many = ge.generate.leiden(graph=graph, **options)
     louvain = np.stack([ge.communities.louvain(graph, random_state=seed + 100 * i, device="cpu") for i in range(RUNS)])
-    first = np.stack(  # one iteration ends before communities are taken apart and joined again
-        [ge.communities.louvain(graph, 4.0, n_iterations=1, random_state=seed + 100 * i) for i in range(RUNS)]
-    )
     fast = {"min_weight": 0, "threshold": 0.8}
     found = {
         "one run of Louvain": louvain,
@@ -51,9 +51,21 @@ def scores(graph, truth, seed):
         "edges, Leiden x 10, threshold 0.8": [fitted(runs, graph, fast, options)],
         "edges, 5 resolutions x 4": [fitted(many, graph, {}, options)],
         "edges, 5 resolutions x 4, leiden": [fitted(many, graph, {"method": "leiden"}, options)],
-        "edges, Louvain at resolution 4 x 10": [fitted(first.T, graph, {}, options)],
+        "edges, first level of Louvain x 10 (ECG)": [fitted(first_levels(graph, seed), graph, {}, options)],
     }
-    return {name: np.mean([ge.metrics.nmi(truth, one) for one in labels]) for name, labels in found.items()}
+    return {name: np.mean([measured(truth, one) for one in labels], axis=0) for name, labels in found.items()}
+
+
+def measured(truth, labels):
+    return ge.metrics.nmi(truth, labels), ge.metrics.ami(truth, labels), labels.max() + 1
+
+
+def first_levels(graph, seed):
+    """Partitions as ECG makes them: igraph's Louvain, its first level."""
+    random.seed(seed)  # which igraph draws from
+    made = igraph.Graph(n=graph.shape[0], edges=np.stack(triu(graph).nonzero(), axis=1))
+    levels = [made.community_multilevel(return_levels=True)[0].membership for _ in range(RUNS)]
+    return np.array(levels).T
 
 
 def fitted(base, graph, parameters, options):
@@ -66,9 +78,11 @@ def quality(seeds):
         for seed in range(seeds):
             for name, score in scores(*lfr(mixing, seed), seed).items():
                 table.setdefault(name, {}).setdefault(mixing, []).append(score)
-    print(f"{'NMI, mean of ' + str(seeds) + ' graphs':40}" + "".join(f"  mixing {mixing}" for mixing in MIXING))
+    title = f"NMI, AMI, clusters; mean of {seeds} graphs"
+    print(f"{title:42}" + "".join(f"{'mixing ' + str(mixing):>20}" for mixing in MIXING))
     for name, row in table.items():
-        print(f"{name:40}" + "".join(f"{np.mean(row[mixing]):12.3f}" for mixing in MIXING), flush=True)
+        cells = ("{:8.3f}{:6.3f}{:6.0f}".format(*np.mean(row[mixing], axis=0)) for mixing in MIXING)
+        print(f"{name:42}" + "".join(cells), flush=True)
 
 
 def timed(n):
@@ -80,8 +94,6 @@ def timed(n):
     one = np.repeat(np.arange(n), 10)
     near = order[(place[one] + rng.integers(1, n // 200, size=len(one))) % n]
     two = np.where(rng.random(len(one)) < 0.7, near, rng.integers(n, size=len(one)))
-    from scipy.sparse import coo_array
-
     graph = coo_array((np.ones(len(one)), (one, two)), shape=(n, n)).tocsr()
     graph = graph + graph.T
     base = np.where(rng.random((n, 20)) < 0.8, truth[:, None], rng.integers(100, size=(n, 20))).astype("int32")

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuensemble import metrics, segments
 from gpuensemble._array.devices import to_host
-from gpuensemble._cli import demo, files
+from gpuensemble._cli import demo, files, h5ad
 from gpuensemble.estimators._base import registry
 
 SCORES = ("accuracy", "nmi", "ari", "purity", "precision", "recall", "f1")
@@ -27,9 +27,16 @@ def fit(
     settings: list[str],
     id_column: str | None,
     header: bool | None,
+    keys: list[str] | None,
+    key_added: str | None,
     verbose: int,
 ) -> dict[str, Any]:
     """Find the consensus of a table of labels."""
+    if path.endswith(h5ad.ENDING):
+        h5ad.refuse_options(path, id=id_column, header=header)
+        more = {"method": method, "random_state": seed, "device": device, "verbose": verbose} | _parsed(settings)
+        return h5ad.fit(path, n_clusters, keys, key_added or "consensus", out, plot, confidence, **more)
+    h5ad.refuse_options(path, keys=keys, **{"key-added": key_added})
     files.check_output(out)
     figure = None if plot is None else demo.new_figure(plot)
     table = files.read_labels(path, id_column, header)

@@ -1,4 +1,4 @@
-"""Consensus on edges: weights by their definition, one pair of nodes at a time, and the communities that come of them."""
+"""Consensus on edges: weights by their definition, a pair of nodes at a time, and the communities that come of them."""
 
 import pickle
 
