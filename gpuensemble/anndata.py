@@ -82,16 +82,13 @@ def consensus(
     names = _names(key_added)
     table, methods = _table(adata, keys, names), registry.of_labels()
     made = methods[checks.choice(method, "method", tuple(methods))]
-    # What can fail comes before anything is written.
     estimator = made.make(n_clusters, random_state, device, verbose, **method_args).fit(table)
     clusters = by_size(to_host(estimator.labels_))
-    confidence = getattr(estimator, "confidence_", None)
-    confidence = np.full(len(table), np.nan) if confidence is None else to_host(confidence)
-    items = stability(table, clusters, device=device).item_consensus
-    items.columns = [str(cluster) for cluster in items.columns]
+    items = stability(table, clusters, device=device).item_consensus.rename(columns=str)
     given = {"n_clusters": int(n_clusters), "method": method, "random_state": random_state, **method_args}
+    # what can fail is over: nothing is written by halves
     target = adata.copy() if copy else adata
-    _add_columns(target, {names[0]: categorical(clusters), names[1]: confidence})
+    _add_columns(target, {names[0]: categorical(clusters), names[1]: _confidence(estimator, len(table))})
     target.obsm[names[2]] = items
     target.uns[key_added] = {"params": {"keys": list(keys)} | _plain(given)}
     return target if copy else None
@@ -176,6 +173,12 @@ def categorical(clusters: np.ndarray) -> Any:
 
     names = pandas.Index([str(i) for i in range(int(clusters.max()) + 1)])
     return pandas.Categorical.from_codes(clusters, names)
+
+
+def _confidence(estimator: Any, n: int) -> np.ndarray:
+    """Return the confidence of each label, NaN if the method has none: that of another method must not stay."""
+    found = getattr(estimator, "confidence_", None)
+    return np.full(n, np.nan) if found is None else to_host(found)
 
 
 def _names(key_added: Any) -> tuple[str, str, str]:

@@ -11,6 +11,7 @@ import gpuensemble as ge
 from gpuensemble._cli.main import main
 
 anndata = pytest.importorskip("anndata", reason="anndata is not installed")
+h5py = pytest.importorskip("h5py", reason="anndata, which brings h5py, is not installed")
 KEYS = "p0,p1,p2"
 
 
@@ -131,6 +132,15 @@ def test_files_that_are_none(tmp_path, capsys):
     (tmp_path / "cells.h5ad").unlink()
     assert run("--keys", KEYS) == 2
     assert capsys.readouterr().err == "gpuensemble: `cells.h5ad` must be a file that is there, got none.\n"
+
+
+def test_an_element_of_an_unknown_kind(capsys):
+    with h5py.File("cells.h5ad", "r+") as file:
+        file["obs/p0"].attrs["encoding-type"] = "of-tomorrow"
+    assert run("--keys", KEYS, "--out", "out.h5ad") == 2
+    told = capsys.readouterr().err
+    assert told.startswith("gpuensemble: `cells.h5ad` must be a whole file: No read method registered")
+    assert told.count("\n") == 1
 
 
 def test_the_package_may_be_absent(monkeypatch, capsys):

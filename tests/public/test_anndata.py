@@ -1,5 +1,6 @@
 """Cells of an AnnData: partitions and their consensus as columns of obs, in files, in copies and in views."""
 
+import doctest
 import subprocess
 import sys
 
@@ -242,6 +243,10 @@ def test_nothing_to_make_partitions_of():
     del adata.obsm["X_pca"]
     with pytest.raises(ValueError, match=r"`use_rep` must be given, as there is neither .*, got None\."):
         of_cells.partitions(adata)
+
+
+def test_the_examples_are_right():
+    assert doctest.testmod(of_cells) == (0, 12)
 
 
 def test_the_module_needs_no_package():

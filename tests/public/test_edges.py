@@ -1,5 +1,6 @@
 """Consensus on edges: weights by their definition, a pair of nodes at a time, and the communities that come of them."""
 
+import doctest
 import pickle
 
 import networkx as nx
@@ -10,9 +11,11 @@ from scipy import sparse
 from sklearn.base import clone
 
 import gpuensemble as ge
+from gpuensemble import edges as edge_consensus
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._graphs import edges
 from gpuensemble._graphs import graph as graphs
+from gpuensemble.generate import resolutions
 
 
 def random_graph(seed=0, n=40, m=60):
@@ -124,6 +127,11 @@ def test_frames_and_text():
     found = ge.EdgeConsensus(random_state=0).fit(frame, graph=graph)
     assert found.labels_.tolist() == [0, 0, 0, 1, 1, 1]
     assert list(found.feature_names_in_) == ["a", "b"]
+
+
+def test_the_examples_are_right():
+    assert doctest.testmod(edge_consensus) == (0, 6)
+    assert doctest.testmod(resolutions) == (0, 4)
 
 
 BAD = [
