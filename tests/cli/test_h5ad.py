@@ -102,6 +102,7 @@ BAD = {
     ),
     "id": (["--keys", KEYS, "--id", "x"], "`--id` must be left out for `cells.h5ad`, an .h5ad file, got 'x'."),
     "header": (["--keys", KEYS, "--header"], "`--header` must be left out for `cells.h5ad`, an .h5ad file, got True."),
+    "confidence": (["--keys", KEYS, "--confidence", "--method", "rsec"], "`--confidence` needs a method that has one"),
     "clusters": (["--keys", KEYS, "-k", "91"], "`n_clusters` must be between 1 and n_samples=90, got 91."),
 }
 
