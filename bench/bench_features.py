@@ -56,6 +56,7 @@ WAYS = {
     "random-k": lambda X, k, r, **kw: ge.generate.random_k(X, r, (k, max(k, round(X.shape[0] ** 0.5))), **kw),
     "random-features": ge.generate.random_features,
     "subsample": ge.generate.subsample,
+    "leiden": lambda X, k, r, **kw: ge.generate.leiden(X, n_seeds=max(1, r // 5), **kw),  # of five resolutions
 }
 METHODS = {
     "cluster-walk": lambda k, seed: ge.ClusterWalk(k, random_state=seed, device="cpu"),

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 _MODULES = (
-    *("communities", "generate", "metrics", "neighbors", "plot", "prox", "segments", "simplex", "stiefel", "tsvd"),
+    *("anndata", "communities", "generate", "metrics", "neighbors", "plot", "prox", "segments", "simplex", "stiefel"),
+    "tsvd",
 )
 _HOMES = {  # of names that are no modules
     "ConsensusClustering": "clustering",
+    "EdgeConsensus": "edges",
     "Membership": "membership",
     "align": "_inspection.align",
     "choose_k": "_inspection.choose",
@@ -20,6 +22,7 @@ _HOMES = {  # of names that are no modules
 }
 
 if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares these lines with the registry
+    from gpuensemble import anndata as anndata
     from gpuensemble import communities as communities
     from gpuensemble import generate as generate
     from gpuensemble import metrics as metrics
@@ -37,6 +40,7 @@ if TYPE_CHECKING:  # for type checkers, which see no folder: a test compares the
     from gpuensemble._inspection.tree import consensus_tree as consensus_tree
     from gpuensemble._report.report import report as report
     from gpuensemble.clustering import ConsensusClustering as ConsensusClustering
+    from gpuensemble.edges import EdgeConsensus as EdgeConsensus
     from gpuensemble.estimators.cluster_walk import ClusterWalk as ClusterWalk
     from gpuensemble.estimators.cmvc import CMVC as CMVC
     from gpuensemble.estimators.cspa import CSPA as CSPA

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from gpuensemble._array import checks, csr, random
-from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
+from gpuensemble._array import checks, random
+from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._graphs import graph as graphs
 from gpuensemble._graphs import louvain as parallel
-from gpuensemble._graphs.graph import Graph
 from gpuensemble._graphs.steering import steered
 
 STEERED_RUNS = 10  # for a wanted number of communities, at most
@@ -60,9 +59,10 @@ def louvain(
     """
     resolution = checks.number(resolution, "resolution", 0)
     n_iterations = checks.integer(n_iterations, "n_iterations", 1)
-    checked, device, home = _graph(graph, device)
+    matrix, device, home = graphs.checked(graph, device)
     (rng,) = random.generators(random_state, 1)
     with on(device):
+        checked = graphs.of_matrix(matrix)
         if target_clusters is None:
             labels = parallel.louvain(checked, resolution, rng, n_iterations)
         else:
@@ -96,31 +96,9 @@ def modularity(graph: Any, labels: Any, resolution: float = 1.0, *, device: str 
     0.5
     """
     resolution = checks.number(resolution, "resolution", 0)
-    checked, device, _ = _graph(graph, device)
+    matrix, device, _ = graphs.checked(graph, device)
     with on(device):
+        checked = graphs.of_matrix(matrix)
         labels = checks.vector(labels, "labels", device, checked.n_nodes, "iu")
         _, labels = namespace(labels).unique(labels, return_inverse=True)
         return graphs.modularity(checked, labels, resolution)
-
-
-def _graph(value: Any, device: str) -> tuple[Graph, str, str]:
-    """Check a matrix of weights; return the graph on the device, the device, and the device of the caller."""
-    entries = csr.entries(value)
-    device, home = choose_device(device, entries), device_of(entries)
-    with on(device):
-        matrix = csr.matrix(value, "graph", device)
-        if matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"`graph` must be a square matrix, got shape {tuple(matrix.shape)}.")
-        matrix = matrix if isinstance(matrix, csr.Csr) else _by_rows(matrix)
-        if len(matrix.data):
-            checks.not_negative(matrix.data, "graph")
-        graphs.refuse_lopsided(matrix, "graph")
-        return graphs.of_matrix(matrix), device, home
-
-
-def _by_rows(matrix: Array) -> csr.Csr:
-    """Turn a dense matrix into one by rows."""
-    xp = namespace(matrix)
-    row, column = xp.nonzero(matrix)
-    indptr = xp.searchsorted(row, xp.arange(len(matrix) + 1))
-    return csr.Csr(matrix[row, column], column, indptr, matrix.shape)

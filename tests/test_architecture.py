@@ -16,14 +16,15 @@ PACKAGE = ROOT / "gpuensemble"
 HOUSE = (
     *("_array", "_kernels", "membership", "_linear", "tsvd", "prox", "stiefel", "simplex"),
     *("_tables", "_kmeans", "_graphs", "_partition", "neighbors", "communities", "metrics", "generate", "estimators"),
-    *("_inspection", "clustering", "segments", "plot", "_report", "__init__"),
+    *("_inspection", "clustering", "edges", "anndata", "segments", "plot", "_report", "__init__"),
     *("_cli", "__main__"),
 )
 # These may name NumPy: they work with what is on the host, whatever the device. CuPy is named in few places.
 NAMES_NUMPY = {
     *("_array", "_kernels", "_tables", "_cli", "segments", "simplex", "plot", "metrics", "_inspection", "_report"),
+    "anndata",
     *("_kmeans.labels.bounds", "_kmeans.labels.costs", "_kmeans.labels.checkpoint", "_kmeans.labels.seeding"),
-    *("_graphs.bridges", "_graphs.steering"),
+    *("_graphs.bridges", "_graphs.edges", "_graphs.steering"),
     *("_kmeans.labels.statistics", "_kmeans.labels.weights", "_partition.bipartite", "_partition.clusters"),
     *(
         "_partition.distinct",
@@ -144,7 +145,7 @@ def test_a_star_import_brings_modules_and_estimators():
 
 
 def test_importing_brings_no_optional_library():
-    optional = ("cupy", "dask", "matplotlib", "pandas", "sklearn")
+    optional = ("anndata", "cupy", "dask", "leidenalg", "matplotlib", "pandas", "sklearn")
     code = f"import sys, gpuensemble; print([name for name in {optional} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuensemble import metrics, segments
 from gpuensemble._array.devices import to_host
-from gpuensemble._cli import demo, files
+from gpuensemble._cli import demo, files, h5ad
 from gpuensemble.estimators._base import registry
 
 SCORES = ("accuracy", "nmi", "ari", "purity", "precision", "recall", "f1")
@@ -27,9 +27,17 @@ def fit(
     settings: list[str],
     id_column: str | None,
     header: bool | None,
+    keys: list[str] | None,
+    key_added: str | None,
     verbose: int,
 ) -> dict[str, Any]:
     """Find the consensus of a table of labels."""
+    if path.endswith(h5ad.ENDING):
+        h5ad.refuse_options(path, id=id_column, header=header)
+        _check_confidence(confidence, registry.methods()[method].estimator)
+        more = {"method": method, "random_state": seed, "device": device, "verbose": verbose} | _parsed(settings)
+        return h5ad.fit(path, n_clusters, keys, key_added or "consensus", out, plot, confidence, **more)
+    h5ad.refuse_options(path, keys=keys, **{"key-added": key_added})
     files.check_output(out)
     figure = None if plot is None else demo.new_figure(plot)
     table = files.read_labels(path, id_column, header)
@@ -153,8 +161,7 @@ def _consensus(
     estimator: Any, table: files.FileTable, samples: Any, out: str | None, confidence: bool, **more: Any
 ) -> dict[str, Any]:
     """Fit, and write or return the labels beside their ids."""
-    if confidence and not hasattr(type(estimator), "predict"):
-        raise ValueError(f"`--confidence` needs a method that has one, got {type(estimator).__name__}.")
+    _check_confidence(confidence, type(estimator))
     start = time.perf_counter()
     estimator.fit(samples, **more)
     seconds = time.perf_counter() - start
@@ -171,6 +178,12 @@ def _consensus(
         "seconds": seconds,
         **files.written(columns, table, out),
     }
+
+
+def _check_confidence(confidence: bool, kind: type) -> None:
+    """Raise if confidences are asked of a method that has none."""
+    if confidence and not hasattr(kind, "predict"):
+        raise ValueError(f"`--confidence` needs a method that has one, got {kind.__name__}.")
 
 
 def _parsed(settings: list[str]) -> dict[str, Any]:

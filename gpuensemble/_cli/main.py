@@ -173,8 +173,13 @@ def _parser() -> argparse.ArgumentParser:
         *("fit", _fit, "the consensus of a table of labels, samples x partitions"),
         *("labels.csv -k 10 --out consensus.csv", "labels.csv -k 10 --method kcc --set utility=entropy"),
         "labels.parquet -k 10 --id barcode --out consensus.parquet --plot heat.png",
+        "cells.h5ad -k 8 --keys leiden_0.2,leiden_0.5 --out cells_out.h5ad",
     )
-    one.add_argument("path", metavar="LABELS", help="the table")
+    one.add_argument("path", metavar="LABELS", help="the table, or the cells of an .h5ad file")
+    text = "the partitions among the columns of obs in an .h5ad file, with commas between them"
+    one.add_argument("--keys", type=lambda text: text.split(","), metavar="NAMES", help=text)
+    text = "the column of obs that the clusters go to (default consensus)"
+    one.add_argument("--key-added", metavar="NAME", help=text)
     _consensus(one, tuple(registry.of_labels()), "cluster-walk")
     one.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
     one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")

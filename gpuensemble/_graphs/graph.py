@@ -3,8 +3,9 @@
 import math
 from typing import Any, NamedTuple
 
+from gpuensemble._array import checks, csr
 from gpuensemble._array.csr import Csr
-from gpuensemble._array.devices import Array, namespace
+from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on
 
 UNITS = 1 << 20  # the largest of weights that are not integers becomes so many units
 
@@ -55,6 +56,28 @@ def by_rows(keys: Array, weights: Array, n: int) -> Graph:
     xp = namespace(keys)
     indptr = xp.searchsorted(keys, xp.arange(n + 1) * n)
     return Graph(indptr, (keys % n).astype("int32"), weights.astype("int64", copy=False))
+
+
+def checked(value: Any, device: str) -> tuple[Csr, str, str]:
+    """Check the symmetric matrix `graph`; return it by rows on the device, the device, and that of the caller."""
+    entries = csr.entries(value)
+    device, home = choose_device(device, entries), device_of(entries)
+    with on(device):
+        matrix = csr.matrix(value, "graph", device)
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"`graph` must be a square matrix, got shape {tuple(matrix.shape)}.")
+        matrix = matrix if isinstance(matrix, Csr) else _sparse(matrix)
+        if len(matrix.data):
+            checks.not_negative(matrix.data, "graph")
+        refuse_lopsided(matrix, "graph")
+        return matrix, device, home
+
+
+def _sparse(matrix: Array) -> Csr:
+    """Turn a dense matrix into one by rows."""
+    xp = namespace(matrix)
+    row, column = xp.nonzero(matrix)
+    return Csr(matrix[row, column], column, xp.searchsorted(row, xp.arange(len(matrix) + 1)), matrix.shape)
 
 
 def of_matrix(matrix: Csr) -> Graph:

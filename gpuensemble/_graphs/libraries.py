@@ -1,12 +1,13 @@
 """Packages that search for nearest rows or for communities, behind one function each; none of them is needed."""
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 from gpuensemble._array import threads
 from gpuensemble._array.csr import Csr
-from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._array.devices import Array, namespace, to_host
 from gpuensemble._graphs.graph import Graph
 from gpuensemble._graphs.search import Rows, completed
 
@@ -65,25 +66,27 @@ def _without_self(found: Array, q: int) -> Array:
     return xp.take_along_axis(found, last, axis=1)[:, :q]
 
 
-def leiden(graph: Graph, resolution: float, rng: Any, n_iterations: int) -> Array:
-    """Find communities by the package leidenalg, on the CPU."""
+def leiden(graph: Graph) -> Callable[[float, Any, int], Array]:
+    """Return a search for communities of a graph by the package leidenalg, on the CPU.
+
+    It is called with a resolution, a generator and a number of iterations.
+    """
     try:
         import igraph
         import leidenalg
     except ImportError:
         raise ModuleNotFoundError(
-            '`method` = "leiden" needs a package that is not there: pip install "gpuensemble[leiden]".'
+            'Leiden\'s method needs a package that is not there: pip install "gpuensemble[leiden]".'
         ) from None
-    xp = namespace(graph.indptr)
     row, column, weight = (to_host(part) for part in (graph.rows(), graph.indices, graph.weights))
     once = row <= column
     edges = igraph.Graph(n=graph.n_nodes, edges=list(zip(row[once].tolist(), column[once].tolist(), strict=True)))
-    found = leidenalg.find_partition(
-        edges,
-        leidenalg.RBConfigurationVertexPartition,
-        weights=weight[once].tolist(),
-        resolution_parameter=resolution,
-        n_iterations=n_iterations,
-        seed=int(rng.integers(1 << 31)),
-    )
-    return to_device(xp.asarray(found.membership, "int32"), device_of(graph.indptr))
+    ends = 1 + (row == column)  # of an edge to itself the diagonal has both ends, igraph the edge
+    weights, kind = (weight / ends)[once].tolist(), leidenalg.RBConfigurationVertexPartition
+
+    def search(resolution: float, rng: Any, n_iterations: int) -> Array:
+        options = {"resolution_parameter": resolution, "n_iterations": n_iterations, "seed": int(rng.integers(1 << 31))}
+        found = leidenalg.find_partition(edges, kind, weights=weights, **options).membership
+        return namespace(graph.indptr).asarray(found, "int32")
+
+    return search

@@ -1,5 +1,6 @@
 """Base partitions of neighbour graphs: communities of the graphs themselves, or k-means of their eigenvectors."""
 
+from functools import partial
 from typing import Any
 
 from gpuensemble._array import checks, random, threads
@@ -89,7 +90,7 @@ def neighbor_graph(
     (20, 3)
     """
     checks.choice(method, "method", ("louvain", "leiden"))
-    find = louvain if method == "louvain" else libraries.leiden
+    searching_in = libraries.leiden if method == "leiden" else lambda graph: partial(louvain, graph)
     checks.choice(search, "search", METHODS)
     sizes = _neighbor_counts(n_neighbors)
     X, device, home = matrix(X, device, distance, METRICS, dtype)
@@ -108,10 +109,10 @@ def neighbor_graph(
 
             def of_size(i: int, rng: Any) -> None:
                 graph = bridged(graphs.of_neighbors(near, min(sizes[i], n - 1)), rows, n_clusters, rng)
-                steering, within = Steering(), (max(2, low / NEAR), high * NEAR)
+                find, steering, within = searching_in(graph), Steering(), (max(2, low / NEAR), high * NEAR)
                 for column in range(i, r, len(sizes)):
                     target = drawn(low, high, rng)
-                    found = steered(lambda gamma: find(graph, gamma, rng, 1), target, RUNS, steering, within)
+                    found = steered(lambda gamma: find(gamma, rng, 1), target, RUNS, steering, within)
                     labels[:, column] = found
                     show()
 

@@ -1,15 +1,18 @@
 """Base partitions: shapes, seeds, threads, devices, holes, and one sentence for each bad input."""
 
+import itertools
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import igraph
+import leidenalg
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
-from gpuensemble import generate, metrics
+from gpuensemble import communities, generate, metrics, neighbors
 from gpuensemble._array import threads
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._array.random import generators
@@ -22,6 +25,7 @@ MAKERS = {
     "neighbor_graph": lambda X, **more: generate.neighbor_graph(X, 3, **more),
     "spectral": lambda X, **more: generate.spectral(X, 3, **more),
     "landmark_spectral": lambda X, **more: generate.landmark_spectral(X, 3, k_range=(3, 3), **more),
+    "leiden": lambda X, n_partitions=5, **more: generate.leiden(X, 0.5, n_partitions, **more),
     "subsample": lambda X, **more: generate.subsample(X, 3, **more),
 }
 
@@ -141,8 +145,59 @@ def test_communities_by_leidenalg():
 
 def test_leidenalg_may_be_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "leidenalg", None)
-    with pytest.raises(ModuleNotFoundError, match=r'`method` = "leiden" needs a package that is not there'):
+    with pytest.raises(ModuleNotFoundError, match=r"Leiden's method needs a package that is not there"):
         generate.neighbor_graph(table(), 3, method="leiden", device="cpu")
+
+
+def test_leiden_takes_resolutions_and_seeds_in_turn():
+    X, truth = table(), np.arange(120) % 3
+    found = generate.leiden(X, (0.1, 1.0, 8.0), 2, random_state=0, device="cpu")
+    assert found.shape == (120, 6)
+    low, middle, high = (found[:, i : i + 2].max(0).mean() for i in (0, 2, 4))
+    assert low <= middle < high
+    assert adjusted_rand_score(truth, found[:, 2]) > 0.9
+
+
+def test_leiden_of_a_graph_is_that_of_leidenalg():
+    near = neighbors.nearest(table(), 15, device="cpu").indices
+    graph = sparse.csr_array((np.ones(near.size), near.ravel(), np.arange(0, near.size + 1, 15)), shape=(120, 120))
+    graph = graph + graph.T
+    found = generate.leiden(graph=graph, resolutions=1.3, n_seeds=2, random_state=0, device="cpu")
+    np.testing.assert_array_equal(found, generate.leiden(table(), 1.3, 2, random_state=0, device="cpu"))
+    row, column = sparse.triu(graph).tocoo().coords
+    edges = igraph.Graph(n=120, edges=np.stack([row, column], 1)[np.lexsort([column, row])])
+    weights = [graph[edge.tuple] for edge in edges.es]
+    for labels, rng in zip(found.T, generators(0, 3)[1:], strict=True):
+        expected = leidenalg.find_partition(
+            *(edges, leidenalg.RBConfigurationVertexPartition),
+            weights=weights,
+            resolution_parameter=1.3,
+            n_iterations=2,
+            seed=int(rng.integers(1 << 31)),
+        )
+        assert labels.tolist() == expected.membership
+
+
+def test_leiden_counts_an_edge_of_a_node_to_itself_as_louvain_does():
+    rng = np.random.default_rng(3)
+    graph = np.triu((rng.random((6, 6)) < 0.6) * 1, 1)
+    graph = graph + graph.T
+    graph[0, 0] = 6
+    (labels,) = generate.leiden(graph=graph, resolutions=1.0, n_seeds=1, random_state=0, device="cpu").T
+    partitions = (np.array(codes) for codes in itertools.product(range(4), repeat=6))
+    best = max(communities.modularity(graph, codes, device="cpu") for codes in partitions)
+    assert communities.modularity(graph, labels, device="cpu") == pytest.approx(best)
+
+
+def test_leiden_refuses_to_guess():
+    square = sparse.csr_array(np.ones((4, 4)))
+    rule = r"`X` must not be sparse and square, as it may be a graph: .*, got shape \(4, 4\)\."
+    with pytest.raises(ValueError, match=rule):
+        generate.leiden(square)
+    assert generate.leiden(square.toarray(), device="cpu").shape == (4, 20)
+    for given, word in (({}, "neither"), ({"X": table(), "graph": square}, "both")):
+        with pytest.raises(TypeError, match=f"must be given either `X` or `graph`, got {word}"):
+            generate.leiden(**given)
 
 
 def test_clear_clusters_are_found():
@@ -212,7 +267,7 @@ BAD_MATRICES = {
     "no rows": (np.ones((0, 3)), ValueError, r"`X` must have at least one row and one column, got shape \(0, 3\)\."),
     "no columns": (sparse.csr_array((5, 0)), ValueError, r"`X` must have at least one row and one column, got shape"),
     "strings": (np.array([["a"]]), TypeError, r"`X` must hold numbers, got dtype <U1\."),
-    "complex": (sparse.csr_array(np.eye(3) * 1j), TypeError, r"`X` must hold numbers, got dtype complex128\."),
+    "complex": (sparse.csr_array(np.eye(3, 4) * 1j), TypeError, r"`X` must hold numbers, got dtype complex128\."),
 }
 
 
@@ -233,8 +288,8 @@ def test_a_row_of_zeros_has_no_direction(make, as_given):
 
 
 COMMON = [
-    ({"n_partitions": -1}, ValueError, r"`n_partitions` must be at least 1, got -1\."),
-    ({"n_partitions": 2.0}, TypeError, r"`n_partitions` must be an integer, got 2\.0 of type float\."),
+    ({"n_partitions": -1}, ValueError, r"`n_(partitions|seeds)` must be at least 1, got -1\."),
+    ({"n_partitions": 2.0}, TypeError, r"`n_(partitions|seeds)` must be an integer, got 2\.0 of type float\."),
     ({"distance": "l1"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine'.*, got 'l1'\."),
     ({"verbose": -1}, ValueError, r"`verbose` must be at least 0, got -1\."),
     (
@@ -325,6 +380,12 @@ OWN = [
     ("neighbor_graph", {"n_clusters": 0}, ValueError, r"`n_clusters` must be between 1 and n_samples=120, got 0\."),
     ("neighbor_graph", {"n_jobs": 0}, ValueError, r"`n_jobs` must be at least 1, got 0\."),
     ("neighbor_graph", {"dtype": "int8"}, ValueError, r"`dtype` must be one of 'float32', 'float64', got 'int8'\."),
+    ("leiden", {"resolutions": ()}, ValueError, r"`resolutions` must be a number or several, got none\."),
+    ("leiden", {"resolutions": (1, 0)}, ValueError, r"`resolutions` must be finite and greater than 0, got 0\."),
+    ("leiden", {"resolutions": None}, TypeError, r"`resolutions` must be a number, got None of type NoneType\."),
+    ("leiden", {"resolutions": (0.5, 0.5)}, ValueError, r"`resolutions` must be different, got 0\.5 twice; .*"),
+    ("leiden", {"n_seeds": 0}, ValueError, r"`n_seeds` must be at least 1, got 0\."),
+    ("leiden", {"n_iterations": 0}, ValueError, r"`n_iterations` must be at least 1, got 0\."),
     ("spectral", {"n_neighbors": 0}, ValueError, r"`n_neighbors` must be at least 1, got 0\."),
     ("landmark_spectral", {"n_landmarks": 0}, ValueError, r"`n_landmarks` must be between 1 and 120, got 0\."),
     ("landmark_spectral", {"n_neighbors": 0}, ValueError, r"`n_neighbors` must be at least 1, got 0\."),
@@ -337,7 +398,7 @@ OWN = [
 
 @pytest.mark.parametrize(("name", "options", "error", "sentence"), OWN)
 def test_bad_options_of_one_function(name, options, error, sentence):
-    first = {} if name == "random_k" else {"n_clusters": 3}
+    first = {} if name in ("random_k", "leiden") else {"n_clusters": 3}
     with pytest.raises(error, match=sentence):
         getattr(generate, name)(table(), **first | options)
 
