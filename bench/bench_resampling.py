@@ -61,7 +61,7 @@ def consensusclustering(X, seed):
 def pyckmeans(X, seed):
     from pyckmeans import MultiCKMeans
 
-    np.random.seed(seed)  # noqa: NPY002: what pyckmeans draws from
+    np.random.seed(seed)  # noqa: NPY002
     peer = MultiCKMeans(list(NUMBERS), n_rep=50, p_samp=0.8, p_feat=1.0, metrics=(), n_init=1)
     peer.fit(X)
     found = peer.predict(X)
