@@ -1,27 +1,26 @@
 """Tables in files hold labels and features on the way in, labels on the way out.
 
-They are CSV, TSV, Parquet, NPY and NPZ files, by the name's ending.
+They are text (CSV, TSV and TXT, packed or not), Parquet, NPY and NPZ files, by the name's ending.
 """
 
 import contextlib
 import io
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import csr
-from gpuensemble._array.devices import Array
-from gpuensemble._array.messages import shown
-from gpuensemble._cli import text
+from gpuensemble._cli import arrays, packed, recognition, text
 from gpuensemble._tables.files import UNREADABLE, first_line, whole_file
-from gpuensemble._tables.readers import frame_of, load_array
+from gpuensemble._tables.readers import frame_of
 
-ENDINGS = (".csv", ".tsv", ".parquet", ".npy", ".npz")
+TEXT = tuple(f".{kind}{packing}" for packing in packed.PACKINGS for kind in ("csv", "tsv", "txt"))
+ENDINGS = (*TEXT, ".parquet", ".npy", ".npz")
 
 
 class FileTable(NamedTuple):
@@ -45,21 +44,31 @@ class FileTable(NamedTuple):
         return self.values.iloc[:, at] if hasattr(self.values, "iloc") else self.values[:, at]
 
 
-def read_labels(path: str, id_column: str | None = None, header: bool | None = None) -> FileTable:
-    """Read a table of labels: samples x partitions.
+def read_labels(
+    path: str,
+    id_column: str | Literal[False] | None = None,
+    header: bool | None = None,
+    sep: str | None = None,
+    drop: tuple[str, ...] = (),
+) -> FileTable:
+    """Read a table of labels: samples x partitions; say on stderr what it was taken for.
 
     Parameters
     ----------
     path : str
-        The file.
-    id_column : str, optional
-        The name of the column of ids, or its number from 0 if there is no header. By default a column called `id`, or
-        without a name, or the first whose entries are text and all different.
+        The file, `-` for text on stdin.
+    id_column : str or False, optional
+        The name of the column of ids, or its number from 0; False if there is none. By default it is told by evidence:
+        its name, or entries of text that are all different.
     header : bool, optional
-        Whether the first line of a text file holds names. By default it does if it looks different from the others.
+        Whether the first line of a text file holds names. By default it is told by evidence.
+    sep : str, optional
+        The separator of a text file. By default it is told by the file's ending, or else by evidence.
+    drop : tuple of str
+        Columns to leave out.
     """
-    table = _read(path, id_column, header, text.labels)
-    for name in getattr(table.values, "columns", ()):
+    table = _read(_Request(path, True, id_column, header, sep, drop))
+    for name in getattr(table.values, "columns", ()) if id_column is not False else ():
         if len(table.values) > 2 and table.values[name].nunique() == len(table.values):
             warnings.warn(
                 f"column {name!r} of `{path}` has another label in every row; if it holds ids, name it with --id.",
@@ -69,38 +78,35 @@ def read_labels(path: str, id_column: str | None = None, header: bool | None = N
 
 
 def read_features(
-    path: str, id_column: str | None = None, header: bool | None = None, drop: tuple[str, ...] = ()
+    path: str,
+    id_column: str | Literal[False] | None = None,
+    header: bool | None = None,
+    drop: tuple[str, ...] = (),
+    sep: str | None = None,
 ) -> FileTable:
     """Read a table of numbers: samples x features.
 
-    It is dense, or sparse from an NPZ file as `scipy.sparse.save_npz` writes it. `drop` names columns to leave out; the
-    rest is as in `read_labels`. An empty cell is NaN.
+    It is dense, or sparse from an NPZ file as `scipy.sparse.save_npz` writes it. The parameters are as in
+    `read_labels`. An empty cell is NaN.
     """
-    table = _read(path, id_column, header, None)
+    table = _read(_Request(path, False, id_column, header, sep, drop))
     if not hasattr(table.values, "columns"):
-        if drop:
-            raise ValueError(f"`{path}` must have names of columns for --drop, got an array.")
         if table.values.dtype.kind == "U":
             raise ValueError(f"`{path}` must hold numbers, got text.")
         return table
     values = table.values
-    for name in drop:
-        if name not in values.columns:
-            raise ValueError(f"`{path}` must have the column that --drop names, got {name!r}.")
-    values = values.drop(columns=list(drop))
-    if not values.shape[1]:
-        raise ValueError(f"`{path}` must have a column that --drop does not leave out, got none.")
     return table._replace(values=np.column_stack([text.numbers(values[name], name, path) for name in values.columns]))
 
 
 def joined(views: list[FileTable]) -> tuple[FileTable, list, np.ndarray | None]:
-    """Match features of the same samples: rows by their ids if all tables have them, else by their order.
+    """Match features of the same samples: rows by their ids if all tables have them, by their order if none has.
 
     Return a table for the ids, the matrices, and which sample is in which view, n x views, or None if all are in all. A
     sample that is absent from a view is a row of NaN in it, or an empty one if it is sparse.
     """
     first = views[0]
     if any(view.ids is None for view in views):
+        refuse_some_ids(views)
         for view in views[1:]:
             if view.values.shape[0] != first.values.shape[0]:
                 raise ValueError(
@@ -115,6 +121,17 @@ def joined(views: list[FileTable]) -> tuple[FileTable, list, np.ndarray | None]:
     present = np.column_stack(rows) >= 0
     matrices = [_rows(view.values, row) for view, row in zip(views, rows, strict=True)]
     return first._replace(ids=ids), matrices, None if present.all() else present
+
+
+def refuse_some_ids(tables: list[FileTable]) -> None:
+    """Raise if some tables have ids and others do not: nobody knows whether their rows are in the same order."""
+    without = next((table.path for table in tables if table.ids is None), None)
+    having = next((table.path for table in tables if table.ids is not None), None)
+    if without is not None and having is not None:
+        raise ValueError(
+            f"`{without}` must have ids, as `{having}` has, got none; "
+            "--id says which column holds them, --no-ids that no column does."
+        )
 
 
 def _rows(matrix: Any, rows: np.ndarray) -> Any:
@@ -143,7 +160,8 @@ def write(path: str, columns: dict[str, Any], table: FileTable) -> None:
             with _needs_pyarrow(path):
                 frame(columns, table).to_parquet(file, index=False)
         else:
-            frame(columns, table).to_csv(file, index=False, sep=text.separator(path), mode="wb")
+            separator = "," if packed.bare(path).endswith(".csv") else "\t"
+            file.write(packed.pack(path, frame(columns, table).to_csv(index=False, sep=separator).encode()))
 
 
 def written(columns: dict[str, Any], table: FileTable, out: str | None) -> dict[str, Any]:
@@ -168,6 +186,7 @@ def check_output(path: str | None, endings: tuple[str, ...] = ENDINGS) -> None:
     if path is None:
         return
     _check_ending(path, endings)
+    packed.check(path)
     target = Path(path).resolve()
     if target.exists() and not target.is_file():
         raise ValueError(f"`{path}` must be a file, or nothing yet, got something else.")
@@ -181,58 +200,112 @@ def write_json(path: str, value: Any) -> None:
         file.write(json.dumps(value, indent=1).encode())
 
 
-def _read(path: str, id_column: str | None, header: bool | None, convert: Any) -> FileTable:
-    _check_ending(path, ENDINGS)
-    if not Path(path).is_file():
-        raise ValueError(f"`{path}` must be a file that is there, got {'a folder' if Path(path).is_dir() else 'none'}.")
-    if path.endswith((".npy", ".npz")):
-        return _read_arrays(path, id_column)
-    frame = _read_parquet(path) if path.endswith(".parquet") else text.read(path, header)
+class _Request(NamedTuple):
+    """This is what the caller says of a file; the parameters are those of `read_labels`."""
+
+    path: str
+    of_labels: bool
+    id_column: str | Literal[False] | None
+    header: bool | None
+    sep: str | None
+    drop: tuple[str, ...]
+
+
+def _read(asked: _Request) -> FileTable:
+    """Read a table, and say on stderr what it was taken for."""
+    path = asked.path
+    if path != "-":
+        _check_ending(path, ENDINGS)
+        if not Path(path).is_file():
+            kind = "a folder" if Path(path).is_dir() else "none"
+            raise ValueError(f"`{path}` must be a file that is there, got {kind}.")
+    table, said = _of_arrays(asked) if path.endswith((".npy", ".npz")) else _of_frame(asked)
+    size = "{} samples x {} ".format(*table.values.shape) + ("partitions" if asked.of_labels else "features")
+    print(f"gpuensemble: {path}: {', '.join([size, *said])}", file=sys.stderr)
+    return table
+
+
+def _of_arrays(asked: _Request) -> tuple[FileTable, list[str]]:
+    """Return a table of NPY or NPZ, and what is to be said of it."""
+    import pandas
+
+    path = asked.path
+    if asked.drop:
+        raise ValueError(f"`{path}` must have names of columns for --drop, got an array.")
+    values, ids, name = arrays.read(path, asked.id_column)
+    if ids is None:
+        return FileTable(path, values, None, name), ["no ids"]
+    return FileTable(path, values, recognition.checked_ids(pandas.Index(ids), path), name), [f"ids in array {name!r}"]
+
+
+def _of_frame(asked: _Request) -> tuple[FileTable, list[str]]:
+    """Return a table of text or Parquet, and what is to be said of it."""
+    path, parquet = asked.path, asked.path.endswith(".parquet")
+    frame, named = (_read_parquet(path), True) if parquet else _read_text(path, asked.header, asked.sep)
     if not len(frame):
         raise ValueError(f"`{path}` must have at least one row, got none below the header.")
-    frame, ids, id_name = _without_ids(frame, path, id_column)
-    if not frame.shape[1]:
-        raise ValueError(f"`{path}` must have a column beside the ids, got {id_name!r} alone.")
-    if convert is not None and not path.endswith(".parquet"):
-        frame = frame.apply(convert)
-    frame.index = range(len(frame)) if ids is None else ids
-    return FileTable(path, frame, ids, id_name)
+    frame = _without(frame, asked.drop, path)
+    at = _place_of_ids(frame, named, asked)
+    ids = _ids_at(frame, at, asked)
+    numbered = [i for i in recognition.row_numbers(frame, named) if i != at]
+    values = frame.iloc[:, [i for i in range(frame.shape[1]) if i != at and i not in numbered]]
+    if not values.shape[1]:
+        raise ValueError(
+            f"`{path}` must have a column beside the ids, got {', '.join(map(repr, frame.columns))} alone."
+        )
+    if asked.of_labels and not parquet:
+        values = values.apply(text.labels)
+    values.index = range(len(frame)) if ids is None else ids
+    name = str(ids.name or "") if named and ids is not None else ""
+    said = [] if parquet else ["names in the first line" if named else "no names"]
+    said += ["row numbers left out"] if numbered else []
+    said += ["no ids" if ids is None else f"ids in {_place(frame, at)}"]
+    return FileTable(path, values, ids, "id" if name.isdigit() else name or "id"), said
+
+
+def _place(frame: Any, at: int | None) -> str:
+    return "the index" if at is None else f"column {str(frame.columns[at])!r}" if at else "the first column"
+
+
+def _place_of_ids(frame: Any, named: bool, asked: _Request) -> int | None:
+    """Return the number of the column of ids, None if there is none; names in an index of Parquet go before it."""
+    if asked.id_column:
+        return recognition.named_ids(frame, asked.id_column, asked.path)
+    if asked.id_column is False or frame.index.dtype.kind not in "iu":
+        return None
+    return recognition.find_ids(frame, named, asked.of_labels, asked.path)
+
+
+def _ids_at(frame: Any, at: int | None, asked: _Request) -> Any:
+    """Return the ids in that column, or in an index of Parquet that does not only count."""
+    import pandas
+
+    if at is not None:
+        return recognition.checked_ids(pandas.Index(frame.iloc[:, at]), asked.path)
+    if asked.id_column is False or isinstance(frame.index, pandas.RangeIndex):
+        return None
+    return recognition.checked_ids(frame.index, asked.path)
+
+
+def _read_text(path: str, header: bool | None, sep: str | None) -> tuple[Any, bool]:
+    """Return the table with the names of its columns, or else their numbers, and whether it has names."""
+    frame, corner = text.read(path, sep)
+    named = recognition.has_header(frame, path) if header is None else header
+    if corner and not named:
+        raise ValueError(f"`{path}` must have lines of one length, got a first line that is shorter and no names.")
+    return (text.with_names(frame, path) if named else frame.rename(columns=str)), named
+
+
+def _without(frame: Any, drop: tuple[str, ...], path: str) -> Any:
+    for name in drop:
+        if name not in frame.columns:
+            raise ValueError(f"`{path}` must have the column that --drop names, got {name!r}.")
+    return frame.drop(columns=list(drop))
 
 
 def _check_ending(path: str, endings: tuple[str, ...]) -> None:
     if not path.endswith(endings):
         raise ValueError(f"`{path}` must end in one of {', '.join(endings)}.")
-
-
-def _without_ids(frame: Any, path: str, id_column: str | None) -> tuple[Any, Any, str]:
-    """Return the table without the column of ids, the ids, and their name."""
-    import pandas
-
-    name = id_column
-    if name is None:
-        name = next((column for column in frame.columns if _names_ids(column)), None)
-    if name is None and not isinstance(frame.index, pandas.RangeIndex):
-        return frame, _checked_ids(frame.index, path), str(frame.index.name or "id")
-    if name is None:
-        name = next((column for column in frame.columns if text.holds_ids(frame[column])), None)
-        if name is None:
-            return frame, None, "id"
-    if name not in frame.columns:
-        raise ValueError(f"`{path}` must have the column that --id names, got {name!r}.")
-    ids = _checked_ids(pandas.Index(frame[name]), path)
-    return frame.drop(columns=name), ids, "id" if str(name).isdigit() else str(name) or "id"
-
-
-def _names_ids(column: Any) -> bool:
-    return str(column).strip().lower() in ("id", "")
-
-
-def _checked_ids(ids: Any, path: str) -> Any:
-    if ids.hasnans or (ids == "").any():
-        raise ValueError(f"`{path}` must have an id in every row, got none in row {int((ids == '').argmax())}.")
-    if not ids.is_unique:
-        raise ValueError(f"`{path}` must have every id once, got {ids[ids.duplicated()][0]!r} twice.")
-    return ids
 
 
 def _read_parquet(path: str) -> Any:
@@ -257,78 +330,3 @@ def _needs_pyarrow(path: str) -> Iterator[None]:
         yield
     except ImportError:
         raise ValueError(f"`{path}` needs a package that is not there: pip install pyarrow.") from None
-
-
-def _read_arrays(path: str, id_column: str | None) -> FileTable:
-    """Read an NPY file, or the table and the ids of an NPZ file; pickled objects are never loaded."""
-    try:
-        with Path(path).open("rb") as file:
-            loaded = load_array(file)
-            arrays = {"": _checked_end(loaded, file)} if path.endswith(".npy") else _checked_members(loaded, file)
-    except UNREADABLE:
-        rule = f"an {path[-3:].upper()} file of numbers or text (pickled objects are never loaded)"
-        raise ValueError(f"`{path}` must be {rule}, got something else.") from None
-    id_name = id_column or next((name for name in arrays if name in ("id", "ids")), "id")
-    if id_column and id_column not in arrays:
-        raise ValueError(f"`{path}` must have the array that --id names, got {id_column!r}.")
-    ids = arrays.pop(id_name, None)
-    values = _sparse(arrays, path) if {"data", "indices", "indptr", "shape"} <= set(arrays) else _only(arrays, path)
-    values = values[:, None] if values.ndim == 1 else values
-    if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "biufU":
-        raise ValueError(
-            f"`{path}` must hold a table of numbers or text, got {values.dtype} of shape {tuple(values.shape)}."
-        )
-    if ids is None:
-        return FileTable(path, values, None, id_name)
-    if ids.shape != values.shape[:1]:
-        raise ValueError(f"`{path}` must have an id for each of {values.shape[0]} rows, got shape {ids.shape}.")
-    import pandas
-
-    return FileTable(path, values, _checked_ids(pandas.Index(ids), path), id_name)
-
-
-def _checked_end(loaded: Any, file: BinaryIO) -> Array:
-    """Return the array of a file that ends with it; a damaged shape of fewer rows leaves some."""
-    if file.read(1):
-        raise ValueError("more follows")
-    return loaded
-
-
-def _checked_members(loaded: Any, file: BinaryIO) -> dict[str, Array]:
-    """Return the arrays of an archive, all of them: its end tells their number, which nobody else compares.
-
-    A damaged header may end an array before the checksum, which is at the end.
-    """
-    file.seek(-min(1 << 16, file.seek(0, os.SEEK_END)), os.SEEK_END)
-    end = file.read().rpartition(b"PK\5\6")[2]
-    number = int.from_bytes(end[6:8], "little")  # all bits set: it is written elsewhere
-    if number not in (len(loaded.files), 0xFFFF) or loaded.zip.testzip() is not None:
-        raise ValueError("a member is damaged or lost")
-    return {name: loaded[name] for name in loaded.files}
-
-
-def _only(arrays: dict[str, Array], path: str) -> Array:
-    """Return the one array, or the one that is called `labels`, `label` or `X`."""
-    name = next((name for name in ("labels", "label", "X") if name in arrays), None)
-    if name is None and len(arrays) != 1:
-        raise ValueError(
-            f"`{path}` must hold one array, or one called labels, label or X, got {', '.join(map(repr, arrays))}."
-        )
-    return arrays[name] if name is not None else next(iter(arrays.values()))
-
-
-def _sparse(arrays: dict[str, Array], path: str) -> Any:
-    from scipy.sparse import csc_matrix, csr_matrix
-
-    kinds = (("csr", csr_matrix), ("csc", csc_matrix))
-    how = arrays.get("format", np.array(None)).tolist()
-    kind = next((kind for name, kind in kinds if how in (name, name.encode())), None)
-    if kind is None:
-        raise ValueError(f"`{path}` must hold a sparse matrix by rows or columns, got format {shown(how)}.")
-    parts = (arrays["data"], arrays["indices"], arrays["indptr"])
-    try:
-        found = kind(parts, shape=tuple(arrays["shape"].tolist()))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"`{path}` must hold a sparse matrix: {str(error).splitlines()[0]}.") from None
-    csr.refuse_unsound(found, path)
-    return found.tocsr()

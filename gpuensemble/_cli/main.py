@@ -11,13 +11,15 @@ from gpuensemble import __version__, segments
 from gpuensemble._cli import commands, demo, features, files
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.doctor import run as doctor
+from gpuensemble._cli.text import SEPARATORS
 from gpuensemble._tables.files import first_line
 from gpuensemble.clustering import WAYS
 from gpuensemble.estimators._base import registry
 
-FILES = """Tables are CSV, TSV, Parquet, NPY or NPZ files, by their ending. The first line of a text file is taken for
-names if it looks different from the others; a column called id, or the first of text that is all
-different, for ids. Holes in labels are empty cells, NA, NaN, None, null or -1."""
+FILES = """Tables are text (.csv, .tsv, .txt, packed as .gz or .zst if you like), Parquet, NPY or NPZ files, by their
+ending; - is text on stdin. Names in the first line and a column of ids are told by evidence: names
+occur nowhere below them, ids are called so, or are text that is all different. What was recognised is
+said on stderr; what is unclear is refused. Holes in labels are empty cells, NA, NaN, None, null or -1."""
 EXIT = "Exit code: 0, 1 if a check or a score failed, 2 for bad input, with one sentence on stderr."
 
 
@@ -164,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         "labels.parquet -k 10 --id barcode --out consensus.parquet --plot heat.png",
     )
     one.add_argument("path", metavar="LABELS", help="the table")
+    one.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out; repeatable")
     _consensus(one, tuple(registry.of_labels()), "cluster-walk")
     one.add_argument("--confidence", action="store_true", help="a column with the confidence of each label, too")
     one.add_argument("--plot", metavar="FILE", help="draw the co-association matrix (PNG, PDF or SVG)")
@@ -225,7 +228,7 @@ def _consensus(parser: argparse.ArgumentParser, names: tuple[str, ...], default:
     parser.add_argument("--method", choices=names, default=default, help=f"default {default}")
     text = "a parameter of the method, as in Python; repeatable"
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="NAME=VALUE", help=text)
-    parser.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
+    parser.add_argument("--out", type=_out, metavar="FILE", help="where to write; by default, or for -, CSV on stdout")
     _reading(parser)
     _running(parser)
 
@@ -258,7 +261,7 @@ def _features(parser: argparse.ArgumentParser) -> None:
     text = "cosine: by direction alone, for text and counts"
     parser.add_argument("--distance", choices=("sqeuclidean", "cosine"), default="sqeuclidean", help=text)
     parser.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out; repeatable")
-    parser.add_argument("--out", metavar="FILE", help="where to write; by default CSV on stdout")
+    parser.add_argument("--out", type=_out, metavar="FILE", help="where to write; by default, or for -, CSV on stdout")
     _reading(parser)
     _running(parser)
 
@@ -287,14 +290,32 @@ def _segmenting(parser: argparse.ArgumentParser) -> None:
 
 def _reading(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{FILES}\n\n{parser.epilog}"
-    parser.add_argument("--id", dest="id_column", metavar="COLUMN", help="the column of ids, by name or number from 0")
+    text = "the column of ids, by name, or else by number from 0"
+    parser.add_argument("--id", dest="id_column", metavar="COLUMN", help=text)
+    text = "no column holds ids: all are data"
+    parser.add_argument("--no-ids", dest="id_column", action="store_const", const=False, help=text)
     text = "whether the first line of a text file holds names"
     parser.add_argument("--header", action=argparse.BooleanOptionalAction, default=None, help=text)
+    text = "the separator of text: , ; | tab or space; by default that of the ending, or else told by evidence"
+    parser.add_argument("--sep", type=_separator, metavar="SEP", help=text)
 
 
 def _running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
+
+
+def _out(text: str) -> str | None:
+    """Read - as stdout, which is where tables go by default."""
+    return None if text == "-" else text
+
+
+def _separator(text: str) -> str:
+    """Read a separator, or its name."""
+    found = {"tab": "\t", "\\t": "\t", "space": " "}.get(text, text)
+    if found not in SEPARATORS:
+        raise argparse.ArgumentTypeError(f"must be , ; | tab or space, got {text!r}")
+    return found
 
 
 def _range(text: str) -> tuple[int, int | None]:

@@ -1,56 +1,109 @@
-"""CSV and TSV files are read as tables. A text file has no types, so each column says itself what it holds.
+"""Text files are read as tables. A text file has no types, so each column says itself what it holds.
 
 Labels are numbers if all entries of their column are written as such, else text; `Membership` refuses numbers that are
 not whole. A hole is an empty cell, NA, <NA>, N/A, NaN, None, null or -1.
 """
 
 import csv
+import io
 import re
 from collections import Counter
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from gpuensemble._cli import packed
+
 HOLES = frozenset(["", "na", "n/a", "nan", "none", "null", "<na>", "-1", "-1.0"])
 # A leading zero makes text of a number: 007 is not 7.
 NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"[+-]?\d[\d.]*,\d+([eE][+-]?\d+)?", re.ASCII)
 EXACT = 2.0**53  # beyond it two whole numbers may be one float64
+SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'", " ": "space"}  # and how they are called
+LOOKED_AT = 100  # lines that tell the separator
 
 
-def read(path: str, header: bool | None) -> Any:
-    """Read all cells as text, without the line of names, which the columns are called by."""
+def read(path: str, sep: str | None) -> tuple[Any, bool]:
+    """Read all cells as text, the first line among them; say whether it lacked the cell above the ids, as R's do."""
     import pandas
 
+    content = packed.read(path)
+    if not content.strip("\r\n"):
+        raise ValueError(f"`{path}` must hold a table, got an empty file.")
+    sep = _separator(path, content) if sep is None else sep
+    corner = _lacks_corner(content, sep)
+    if corner:
+        content = '""' + sep + content.lstrip(" \r\n" if sep == " " else "\r\n")
     try:
         frame = pandas.read_csv(
-            path, sep=separator(path), header=None, dtype=str, keep_default_na=False, encoding="utf-8-sig"
+            io.StringIO(content), sep=r"\s+" if sep == " " else sep, header=None, dtype=str, keep_default_na=False
         )
-    except pandas.errors.EmptyDataError:
-        raise ValueError(f"`{path}` must hold a table, got an empty file.") from None
     except pandas.errors.ParserError as error:
         reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
-        raise ValueError(f"`{path}` must be a table of {path[-3:].upper()}: {reason}.") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"`{path}` must be text in UTF-8, got byte {error.object[error.start]:#x}.") from None
+        raise ValueError(f"`{path}` must be a table separated by {SEPARATORS[sep]}: {reason}.") from None
     if frame.shape[1] == 1 or (frame.iloc[:, -1] == "").any():
-        _check_lengths(path)
-    if not (_has_header(frame) if header is None else header):
-        return frame.rename(columns=str)
-    names = [name.strip() for name in frame.iloc[0]]
-    twice = next((name for name, times in Counter(names).items() if times > 1), None)
-    if twice is not None:
-        raise ValueError(f"`{path}` must have a different name for each column, got {twice!r} twice.")
-    return frame.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
+        _check_lengths(path, content, sep)
+    return frame, corner
 
 
-def _check_lengths(path: str) -> None:
+def _rows(content: str, sep: str) -> Any:
+    """Return an iterator over lines of cells; several spaces are one separator."""
+    if sep != " ":
+        return csv.reader(io.StringIO(content, newline=""), delimiter=sep)
+    lines = (line.strip() for line in io.StringIO(content, newline=None))
+    return csv.reader(lines, delimiter=" ", skipinitialspace=True)
+
+
+def _lacks_corner(content: str, sep: str) -> bool:
+    """Tell whether every line has one cell more than the first; lines that all end in a separator do not count."""
+    try:
+        rows = filter(None, _rows(content, sep))
+        width = len(next(rows, ())) + 1
+        if width < 2 or not all(len(row) == width for row in rows):
+            return False
+        ends = [row[-1].strip() for row in _rows(content, sep) if row][1:]
+    except csv.Error:
+        return False  # pandas says what is wrong with it
+    return len(ends) > 1 and any(ends)
+
+
+def _separator(path: str, content: str) -> str:
+    """Return the separator that the ending stands for, or else the one that splits all lines evenly."""
+    ending = {".csv": ",", ".tsv": "\t"}.get(packed.bare(path)[-4:])
+    even = [sep for sep in ",;\t|" if _splits_evenly(content, sep)]
+    names = " and ".join(SEPARATORS[sep] for sep in even if sep != ending)
+    if ending is not None and names:
+        rule = f"separated by {SEPARATORS[ending]}, as its ending says"
+        raise ValueError(f"`{path}` must be {rule}, got lines that {names} splits evenly; --sep says which is right.")
+    if len(even) > 1:
+        raise ValueError(f"`{path}` must have one separator, got lines that {names} split evenly; --sep says which.")
+    if ending is not None or even:
+        return ending or even[0]
+    if _splits_evenly(content, " "):
+        return " "
+    if re.search(r"\S[ ,;\t|]+\S", "".join(islice(io.StringIO(content), LOOKED_AT))):
+        names = ", ".join(SEPARATORS.values())
+        raise ValueError(f"`{path}` must have a separator, got none of {names} that splits all lines evenly.")
+    return ","
+
+
+def _splits_evenly(content: str, sep: str) -> bool:
+    """Tell whether the first lines have as many cells, and more than one; the first may lack the cell above the ids."""
+    try:
+        first, *below = map(len, islice(filter(None, _rows(content, sep)), LOOKED_AT))
+    except csv.Error:
+        return False
+    widths = set(below) or {first}
+    return len(widths) == 1 and max(widths) > 1 and (first in widths or (len(below) > 1 and first + 1 in widths))
+
+
+def _check_lengths(path: str, content: str, sep: str) -> None:
     """Raise if a line is short, which pandas fills up; blank lines are left out, unless there is one column only."""
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
-        try:
-            lengths = [len(row) for row in csv.reader(file, delimiter=separator(path))]
-        except csv.Error as error:
-            raise ValueError(f"`{path}` must be a table of {path[-3:].upper()}: {error}.") from None
+    try:
+        lengths = list(map(len, _rows(content, sep)))
+    except csv.Error as error:
+        raise ValueError(f"`{path}` must be a table separated by {SEPARATORS[sep]}: {error}.") from None
     while lengths[-1] == 0:
         lengths.pop()
     width = max(lengths)
@@ -61,40 +114,24 @@ def _check_lengths(path: str) -> None:
             )
 
 
-def _has_header(frame: Any) -> bool:
-    """Tell whether the first line looks different from the others.
-
-    It does if it names an `id`; if it has text above a column of numbers; if it counts columns as pandas does; or if it
-    is all text, and none of it occurs again in its column, as a label would.
-    """
-    first = [cell.strip() for cell in frame.iloc[0]]
-    if any(cell.lower() == "id" for cell in first):
-        return True
-    if first[1:] == [str(i) for i in range(len(first) - 1)] and len(first) > (3 if first[0] else 1):
-        return not _is_number(first[0])
-    named = [not _is_number(cell) and cell.lower() not in HOLES for cell in first]
-    below = [set(frame[i].iloc[1:].str.strip()) for i in frame]
-    if any(name and _all_numbers(cells) for name, cells in zip(named, below, strict=True)):
-        return True
-    again = any(cell in cells for cell, cells in zip(first, below, strict=True))
-    return all(named) and len(set(first)) == len(first) and not again
+def with_names(frame: Any, path: str) -> Any:
+    """Return the table without its first line, whose cells are the names of its columns."""
+    names = [name.strip() for name in frame.iloc[0]]
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise ValueError(f"`{path}` must have a different name for each column, got {twice!r} twice.")
+    return frame.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Tell whether a cell is a number that float64 holds exactly if it is whole."""
     return NUMBER.fullmatch(cell) is not None and abs(float(cell)) < EXACT
 
 
-def _all_numbers(cells: set[str]) -> bool:
+def all_numbers(cells: Any) -> bool:
+    """Tell whether all cells that are no holes are numbers, and there are some."""
     observed = [cell for cell in cells if cell.lower() not in HOLES]
-    return bool(observed) and all(map(_is_number, observed))
-
-
-def holds_ids(column: Any) -> bool:
-    """Tell whether a column is text, and every entry different from the others."""
-    if column.dtype.kind in "biuf" or not column.is_unique:
-        return False
-    cells = [cell.strip() if isinstance(cell, str) else "" for cell in column]
-    return not any(cell.lower() in HOLES or _is_number(cell) for cell in cells)
+    return bool(observed) and all(map(is_number, observed))
 
 
 def labels(column: Any) -> Any:
@@ -102,7 +139,7 @@ def labels(column: Any) -> Any:
     import pandas
 
     codes, distinct = pandas.factorize(column.str.strip())
-    numeric = _all_numbers(set(distinct))
+    numeric = all_numbers(distinct)
     values = [None if cell.lower() in HOLES else float(cell) if numeric else cell for cell in distinct]
     return pandas.Series(np.array(values, float if numeric else object)[codes], index=column.index)
 
@@ -120,12 +157,16 @@ def numbers(column: Any, name: Any, path: str) -> np.ndarray:
     bad = (found.isna() & cells.notna()).to_numpy()
     if bad.any():
         row = int(bad.argmax())
-        raise ValueError(
-            f"`{path}` must hold numbers, got {cells.iloc[row]!r} in row {row}, column {name!r}; "
-            "--drop leaves a column out, --id makes it the ids."
-        )
+        _refuse_number(cells.iloc[row], f"in row {row}, column {name!r}", path)
     return found.to_numpy("float64")
 
 
-def separator(path: str) -> str:
-    return "\t" if path.endswith(".tsv") else ","
+def _refuse_number(cell: Any, place: str, path: str) -> None:
+    if DECIMAL_COMMA.fullmatch(str(cell)):
+        raise ValueError(
+            f"`{path}` must have points in its decimal numbers, got {cell!r} {place}; "
+            "`pandas.read_csv(..., decimal=',').to_csv(...)` writes them so."
+        )
+    raise ValueError(
+        f"`{path}` must hold numbers, got {cell!r} {place}; --drop leaves a column out, --id makes it the ids."
+    )
