@@ -250,9 +250,8 @@ def _of_frame(asked: _Request) -> tuple[FileTable, list[str]]:
     numbered = [i for i in recognition.row_numbers(frame, named) if i != at]
     values = frame.iloc[:, [i for i in range(frame.shape[1]) if i != at and i not in numbered]]
     if not values.shape[1]:
-        raise ValueError(
-            f"`{path}` must have a column beside the ids, got {', '.join(map(repr, frame.columns))} alone."
-        )
+        rule = "that --drop does not leave out, got none" if asked.drop else f"beside the ids, got {ids.name!r} alone"
+        raise ValueError(f"`{path}` must have a column {rule}.")
     if asked.of_labels and not parquet:
         values = values.apply(text.labels)
     values.index = range(len(frame)) if ids is None else ids
