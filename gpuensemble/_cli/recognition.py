@@ -5,7 +5,10 @@ not. A table of few rows gives little evidence.
 """
 
 import re
+from string import ascii_lowercase
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from gpuensemble._cli.text import DECIMAL_COMMA, HOLES, is_number
 
@@ -23,9 +26,9 @@ FEW, MANY = 6, 10  # fewer rows show little; so many show that a column without 
 
 
 class Column(NamedTuple):
-    """This is what a column holds: its different entries without holes, in order, as text."""
+    """This is what a column holds: its entries without holes, as text, in order, and how often each is there."""
 
-    entries: dict[str, None]
+    entries: dict[str, int]
     rows: int
     holes: bool
 
@@ -64,13 +67,19 @@ class Column(NamedTuple):
 
 def describe(column: Any) -> Column:
     """Look at a column of numbers or of text."""
-    if column.dtype.kind in "iuf":
-        found = column.dropna().unique().tolist()
-        entries = [str(int(value)) if float(value).is_integer() else str(value) for value in found]
-        return Column(dict.fromkeys(entries), len(column), bool(column.isna().any()))
-    entries = column.dropna().astype(str).str.strip().unique().tolist()
-    observed = [entry for entry in entries if entry.lower() not in HOLES]
-    return Column(dict.fromkeys(observed), len(column), bool(column.isna().any()) or len(observed) < len(entries))
+    import pandas
+
+    cells = column.dropna()
+    if column.dtype.kind not in "iuf":
+        cells = cells.astype(str).str.strip()
+    codes, distinct = pandas.factorize(cells)
+    entries = dict(zip(map(_written, distinct.tolist()), np.bincount(codes).tolist(), strict=True))
+    observed = {entry: times for entry, times in entries.items() if entry.lower() not in HOLES}
+    return Column(observed, len(column), len(cells) < len(column) or len(observed) < len(entries))
+
+
+def _written(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 class _Top(NamedTuple):
@@ -97,12 +106,16 @@ class _Top(NamedTuple):
 
     @property
     def odd(self) -> bool:
-        """Whether it is a word that is not written as the ids below it are, which are alike."""
-        return self.below.unique and self.word and len(self.below.shapes) == 1 and not self.alike
+        """Whether it is a word that is not written as the ids below it are, which are all alike."""
+        shapes = self.below.shapes if self.word and self.below.unique else set()
+        return len(shapes) == 1 and shapes != {_shape(self.cell)}
 
     @property
     def alike(self) -> bool:
-        return self.below.shapes == {_shape(self.cell)}
+        """Whether it is written as the ids below it are: all with numbers in the same places, or long as a barcode."""
+        if not self.below.unique or self.below.shapes != {_shape(self.cell)}:
+            return False
+        return "0" in _shape(self.cell) or {len(entry) for entry in self.below.entries} == {max(len(self.cell), 8)}
 
 
 def has_header(frame: Any, path: str) -> bool:
@@ -146,7 +159,7 @@ def _corner_is_empty(ids: Column, tops: list[_Top]) -> bool | None:
     """Tell an index of pandas or R from a first label that is a hole."""
     again = any(top.again for top in tops)
     if all(top.word for top in tops) and not again:
-        return True
+        return True if ids.rows > 1 or any(top.over_numbers for top in tops) else None
     if [top.cell for top in tops] == _numbers(0, len(tops)):
         return True if ids.unique else None
     if any(_is_decimal(top.cell) for top in tops):
@@ -161,10 +174,10 @@ def _columns_are_counted(ids: list[_Top], tops: list[_Top]) -> bool | None:
     if any(top.below.text or any(map(_is_decimal, top.below.entries)) for top in tops):
         return True
     absent = sum(not top.again for top in tops)
+    if any(top.alike for top in ids):
+        return None if absent else False
     if absent > 1 and tops[0].below.rows > 2:
         return True
-    if any(top.below.unique and top.alike for top in ids):
-        return None
     return True if len(tops) > 4 or (ids and len(tops) > 2) or any(top.odd for top in ids) else None
 
 
@@ -177,30 +190,42 @@ def _words_over_numbers(words: list[_Top], tops: list[_Top], numbers: list[_Top]
 
 def _numbers_over_numbers(numbers: list[_Top], tops: list[_Top]) -> bool | None:
     """Tell names that are numbers, such as numbers of clusters, from labels or features."""
-    odd = any(top.odd for top in tops)
+    odd, rows, cells = any(top.odd for top in tops), tops[0].below.rows, [float(top.cell) for top in numbers]
     if any(_is_decimal(top.cell) for top in numbers):
         return False
+    if all(all(map(_is_decimal, top.below.entries)) for top in numbers):
+        return True if len(numbers) > 2 and rows >= FEW - 1 else None
     if any(top.again or not top.below.repeats for top in numbers):
-        return None if odd else False
+        rising = cells == sorted(set(cells)) and len(cells) > (2 if rows < FEW else 4)
+        return None if odd or rising else False
     if len(numbers) > 3 or (odd and len(numbers) > 1):
         return True
-    return None if odd or len(numbers) > 1 else False
+    return None if odd or len(numbers) > 1 or rows >= MANY else False
 
 
 def _words_over_words(tops: list[_Top]) -> bool | None:
     """Tell names of columns from labels and ids of the first sample."""
-    cells = [top.cell for top in tops]
+    cells, rows = [top.cell for top in tops], tops[0].below.rows
     again = sum(top.again for top in tops)
-    absent = sum(not top.again for top in tops if not top.below.unique)
-    odd = any(top.odd for top in tops)
+    absent = sum(not top.again for top in tops if not top.below.unique and top.cell.lower() not in HOLES)
+    odd, letters = any(top.odd for top in tops), any(_are_letters(cells[first:]) for first in (0, 1))
     if again:
-        return False if again > absent and not odd else None
+        return False if again > absent and not odd and not letters else None
     if len(set(cells)) < len(cells) or any(cell.lower() in HOLES for cell in cells):
         return False
-    if any(top.number for top in tops) or any(cell in top.below.entries for cell in cells for top in tops):
+    if any(cell in top.below.entries for cell in cells for top in tops):
         return None
-    enough = (absent > 1 and tops[0].below.rows > 1) or (absent and tops[0].below.rows >= FEW - 1)
-    return True if enough or (odd and tops[0].below.rows > 1) else None
+    if any(top.number for top in tops) and not (rows >= FEW - 1 and all(top.below.text for top in tops if top.number)):
+        return None
+    if any(top.alike for top in tops):
+        return True if absent > 1 and rows >= FEW - 1 else None
+    alone = [top for top in tops if not top.below.unique and 1 in top.below.entries.values()]
+    return True if rows > 1 and (odd or absent > 1 or (absent and rows >= FEW - 1 and not alone)) else None
+
+
+def _are_letters(cells: list[str]) -> bool:
+    """Tell whether columns are called a, b, c, as labels often are."""
+    return bool(cells) and "".join(cells).lower() == ascii_lowercase[: len(cells)]
 
 
 def find_ids(frame: Any, names: bool, of_labels: bool, path: str) -> int | None:
