@@ -241,7 +241,7 @@ def _of_arrays(asked: _Request) -> tuple[FileTable, list[str]]:
 def _of_frame(asked: _Request) -> tuple[FileTable, list[str]]:
     """Return a table of text or Parquet, and what is to be said of it."""
     path, parquet = asked.path, asked.path.endswith(".parquet")
-    frame, named = (_read_parquet(path), True) if parquet else _read_text(path, asked.header, asked.sep)
+    frame, named = (_read_parquet(path), True) if parquet else _read_text(asked)
     if not len(frame):
         raise ValueError(f"`{path}` must have at least one row, got none below the header.")
     frame = _without(frame, asked.drop, path)
@@ -286,13 +286,21 @@ def _ids_at(frame: Any, at: int | None, asked: _Request) -> Any:
     return recognition.checked_ids(frame.index, asked.path)
 
 
-def _read_text(path: str, header: bool | None, sep: str | None) -> tuple[Any, bool]:
-    """Return the table with the names of its columns, or else their numbers, and whether it has names."""
-    frame, corner = text.read(path, sep)
-    named = recognition.has_header(frame, path) if header is None else header
+def _read_text(asked: _Request) -> tuple[Any, bool]:
+    """Return the table with the names of its columns, or else their numbers, and whether it has names.
+
+    A name that a flag has in common with the first line says that it holds names.
+    """
+    frame, corner = text.read(asked.path, asked.sep)
+    given = {name for name in (asked.id_column, *asked.drop) if name and not name.isdecimal()}
+    named = asked.header
+    if named is None:
+        named = not given.isdisjoint(frame.iloc[0].str.strip()) or recognition.has_header(frame, asked.path)
     if corner and not named:
-        raise ValueError(f"`{path}` must have lines of one length, got a first line that is shorter and no names.")
-    return (text.with_names(frame, path) if named else frame.rename(columns=str)), named
+        raise ValueError(
+            f"`{asked.path}` must have lines of one length, got a first line that is shorter and no names."
+        )
+    return (text.with_names(frame, asked.path) if named else frame.rename(columns=str)), named
 
 
 def _without(frame: Any, drop: tuple[str, ...], path: str) -> Any:

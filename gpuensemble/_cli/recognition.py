@@ -23,6 +23,7 @@ LIKELY_NAMES = frozenset(
 LABEL_NAMES = frozenset(["label", "labels", "class", "cluster", "clusters", "target"])
 DECIMAL = re.compile(r"[+-]?\d*\.\d*([eE][+-]?\d+)?", re.ASCII)
 FEW, MANY = 6, 10  # fewer rows show little; so many show that a column without repetitions holds no labels
+LOOKED_AT = 2000  # rows that tell whether the first line holds names, and whether a column may hold ids
 
 
 class Column(NamedTuple):
@@ -78,6 +79,12 @@ def describe(column: Any) -> Column:
     return Column(observed, len(column), len(cells) < len(column) or len(observed) < len(entries))
 
 
+def _described_ids(column: Any) -> Column:
+    """Look at a column as far as it may hold ids: to its end only if its first rows do."""
+    head = describe(column.iloc[:LOOKED_AT])
+    return head if head.repeats or not (head.text or head.whole) else describe(column)
+
+
 def _written(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
@@ -120,7 +127,7 @@ class _Top(NamedTuple):
 
 def has_header(frame: Any, path: str) -> bool:
     """Tell whether the first line holds names; raise if it may or may not."""
-    tops = [_Top(frame[name].iloc[0].strip(), describe(frame[name].iloc[1:])) for name in frame]
+    tops = [_Top(frame[name].iloc[0].strip(), describe(frame[name].iloc[1 : LOOKED_AT + 1])) for name in frame]
     found = _holds_names(tops)
     if found is None:
         cells = ", ".join(repr(top.cell) for top in tops[:4]) + (", ..." if len(tops) > 4 else "")
@@ -230,7 +237,7 @@ def _are_letters(cells: list[str]) -> bool:
 
 def find_ids(frame: Any, names: bool, of_labels: bool, path: str) -> int | None:
     """Return the position of the column of ids, None if there is none; raise if it is unclear."""
-    columns = [describe(frame.iloc[:, at]) for at in range(frame.shape[1])]
+    columns = [_described_ids(frame.iloc[:, at]) for at in range(frame.shape[1])]
     called = [str(name).strip().lower() if names else None for name in frame.columns]
     numbered = row_numbers(frame, names)
     likely = [at for at, name in enumerate(called) if name is not None and _is_likely(name)]
@@ -290,7 +297,7 @@ def named_ids(frame: Any, given: str, path: str) -> int:
 def refuse_ids_among_labels(frame: Any, path: str) -> None:
     """Raise if a column of a table of labels has too many different entries for labels."""
     for name in getattr(frame, "columns", ()):
-        if describe(frame[name]).mostly_different:
+        if _described_ids(frame[name]).mostly_different:
             raise ValueError(
                 f"`{path}` must hold labels beside the ids, got different entries in most rows of column {name!r}; "
                 "--drop leaves it out, --id makes it the ids, --no-ids takes all for labels."

@@ -71,27 +71,29 @@ def _lacks_corner(content: str, sep: str) -> bool:
 def _separator(path: str, content: str) -> str:
     """Return the separator that the ending stands for, or else the one that splits all lines evenly."""
     ending = {".csv": ",", ".tsv": "\t"}.get(packed.bare(path)[-4:])
-    even = [sep for sep in ",;\t|" if _splits_evenly(content, sep)]
-    names = " and ".join(SEPARATORS[sep] for sep in even if sep != ending)
-    if ending is not None and names:
-        rule = f"separated by {SEPARATORS[ending]}, as its ending says"
-        raise ValueError(f"`{path}` must be {rule}, got lines that {names} splits evenly; --sep says which is right.")
-    if len(even) > 1:
-        raise ValueError(f"`{path}` must have one separator, got lines that {names} split evenly; --sep says which.")
+    head = "".join(islice(io.StringIO(content, newline=None), LOOKED_AT))
+    even = [sep for sep in ",;\t|" if _splits_evenly(head, sep)]
+    names = [SEPARATORS[sep] for sep in even if sep != ending]
+    if names and (ending is not None or len(even) > 1):
+        rule = f"be separated by {SEPARATORS[ending]}, as its ending says" if ending else "have one separator"
+        flags = " or ".join(f"--sep {name}" for name in names)
+        raise ValueError(
+            f"`{path}` must {rule}, got lines that {' and '.join(names)} splits evenly; {flags} reads them so."
+        )
     if ending is not None or even:
         return ending or even[0]
-    if _splits_evenly(content, " "):
+    if _splits_evenly(head, " "):
         return " "
-    if re.search(r"\S[ ,;\t|]+\S", "".join(islice(io.StringIO(content), LOOKED_AT))):
-        names = ", ".join(SEPARATORS.values())
-        raise ValueError(f"`{path}` must have a separator, got none of {names} that splits all lines evenly.")
+    if re.search(r"\S[ ,;\t|]+\S", head):
+        listed = ", ".join(SEPARATORS.values())
+        raise ValueError(f"`{path}` must have a separator, got none of {listed} that splits all lines evenly.")
     return ","
 
 
-def _splits_evenly(content: str, sep: str) -> bool:
-    """Tell whether the first lines have as many cells, and more than one; the first may lack the cell above the ids."""
+def _splits_evenly(head: str, sep: str) -> bool:
+    """Tell whether lines have as many cells, and more than one; the first may lack the cell above the ids."""
     try:
-        first, *below = map(len, islice(filter(None, _rows(content, sep)), LOOKED_AT))
+        first, *below = map(len, filter(None, _rows(head, sep)))
     except csv.Error:
         return False
     widths = set(below) or {first}
