@@ -20,7 +20,7 @@ FILES = """Tables are text (.csv, .tsv, .txt, packed as .gz or .zst if you like)
 ending; - is text on stdin. Names in the first line and a column of ids are told by evidence: names
 occur nowhere below them, ids are called so, or are text that is all different. What was recognised is
 said on stderr; what is unclear is refused. Holes in labels are empty cells, NA, NaN, None, null or -1."""
-EXIT = "Exit code: 0, 1 if a check or a score failed, 2 for bad input, with one sentence on stderr."
+EXIT = "Exit code: 0, 1 if a check or a score failed, 2 for bad input, with a sentence on stderr."
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -133,7 +133,7 @@ def has_header(frame: Any, path: str) -> bool:
         cells = ", ".join(repr(top.cell) for top in tops[:4]) + (", ..." if len(tops) > 4 else "")
         raise ValueError(
             f"`{path}` must show whether its first line holds names, got {cells}; --header takes them for names "
-            f"of {len(frame) - 1} samples' columns, --no-header for the first of {len(frame)} samples."
+            f"above {len(frame) - 1} samples, --no-header for the first of {len(frame)} samples."
         )
     return found
 
@@ -159,7 +159,7 @@ def _holds_names(tops: list[_Top]) -> bool | None:
 
 def _is_telling(top: _Top) -> bool:
     name = top.cell.lower()
-    return name in ID_NAMES or (not top.again and (_is_likely(name) or name in LABEL_NAMES))
+    return name in ID_NAMES or (not (top.again or top.alike) and (_is_likely(name) or name in LABEL_NAMES))
 
 
 def _corner_is_empty(ids: Column, tops: list[_Top]) -> bool | None:
@@ -192,7 +192,8 @@ def _words_over_numbers(words: list[_Top], tops: list[_Top], numbers: list[_Top]
     """Tell names from a first sample with a strange label, which others' labels would follow."""
     if numbers:
         return True if all(not top.again and top.below.repeats for top in numbers) else None
-    return True if len(words) > 1 or not any(top.again for top in tops) else None
+    follows = any(top.alike for top in tops) and len({_shape(top.cell) for top in tops}) > 1
+    return True if len(words) > 1 or not (follows or any(top.again for top in tops)) else None
 
 
 def _numbers_over_numbers(numbers: list[_Top], tops: list[_Top]) -> bool | None:
@@ -318,7 +319,7 @@ def checked_ids(ids: Any, path: str) -> Any:
 
 
 def _is_likely(name: str) -> bool:
-    return name in LIKELY_NAMES or name.endswith(("_id", " id", ".id", "-id")) or name.startswith("id_")
+    return name in LIKELY_NAMES or name.endswith(("_id", " id", ".id", "-id"))
 
 
 def _is_index(name: str) -> bool:

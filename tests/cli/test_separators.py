@@ -124,7 +124,7 @@ def test_gzip_is_read_and_written(put, tmp_path, ending):
 
 
 def test_zstandard_is_read_and_written(put, tmp_path):
-    zstandard = pytest.importorskip("zstandard", reason="it is in the test extra, but an extra")
+    zstandard = pytest.importorskip("zstandard", reason="zstandard is not installed")
     frames = [zstandard.ZstdCompressor().compress(part.encode()) for part in (joined(",")[:9], joined(",")[9:])]
     path = put(b"".join(frames), "t.csv.zst")
     table = files.read_labels(path)

@@ -94,6 +94,18 @@ LABELS = {
     "ids and labels that seem to count": ("s0,0,1\ns1,1,1\ns2,0,0\n", (3, 2, False, ["s0", "s1", "s2"])),
     "UUIDs": (named("uuid", UUIDS), (N, 3, True, UUIDS)),
     "UUIDs without a header": (csv(np.column_stack([UUIDS, CODES]), None), (N, 3, False, UUIDS)),
+    "ids that begin as names of ids do, no header": (
+        csv(np.column_stack([[f"id_{i}" for i in range(N)], WORDS]), None),
+        (N, 3, False, [f"id_{i}" for i in range(N)]),
+    ),
+    "ids that end as names of ids do, no header": (
+        csv(np.column_stack([[f"{i}-id" for i in range(N)], CODES]), None),
+        (N, 3, False, [f"{i}-id" for i in range(N)]),
+    ),
+    "R's own names over numbered ids and one partition": (
+        csv(np.column_stack([IDS, CODES[:, 0]]), ["V1", "V2"]),
+        (N, 1, True, IDS),
+    ),
     "people": (named("who", PEOPLE, WORDS), (N, 3, True, PEOPLE)),
     "people without a header": (csv(np.column_stack([PEOPLE, WORDS]), None), (N, 3, False, PEOPLE)),
     "ids in the last column": (csv(np.column_stack([WORDS, BARCODES]), [*NAMES, "spot"]), (N, 3, True, BARCODES)),
@@ -210,9 +222,10 @@ LABELS_REFUSED = {
         "got 's0', 'f'; --header",
     ),
     "a strange label above numbers": ("1,?\n1,2\n2,2\n1,1\n", "got '1', '\\?'; --header"),
+    "a strange label beside numbered ids": ("s1,unknown\ns2,3\ns3,4\ns4,3\n", "got 's1', 'unknown'; --header"),
     "letters in all": ("a,b\nb,c\nc,a\n", "got 'a', 'b'; --header"),
     "names, of which one is a label": ("a,b\na,x\na,y\nb,x\n", "got 'a', 'b'; --header"),
-    "one row below words": ("a,b\nx,u\n", "got 'a', 'b'; --header takes them for names of 1 samples"),
+    "one row below words": ("a,b\nx,u\n", "got 'a', 'b'; --header takes them for names above 1 samples"),
     "few words, all different in each column": ("p,q\nx,u\ny,v\nz,w\n", "got 'p', 'q'; --header"),
     "few words, all different": ("label,q\nx,u\ny,v\nz,w\n", "row of column 'label' and 'q'; --id label"),
     "few words, all different in one": ("label,q\nx,u\ny,v\nz,u\n", "row of column 'label'; --id label .* --no-ids"),
@@ -272,3 +285,11 @@ def test_features_that_may_be_read_in_two_ways_are_refused(tmp_path, text, messa
     with pytest.raises(ValueError, match=message) as error:
         files.read_features(put(tmp_path, text))
     assert str(error.value).endswith(".")
+
+
+def test_row_numbers_beside_ids_are_left_out_and_told(tmp_path, capsys):
+    path = put(tmp_path, LABELS["pandas, index beside ids"][0])
+    assert list(files.read_labels(path).values.columns) == NAMES
+    said = "names in the first line, row numbers left out, ids in column 'sample'"
+    assert capsys.readouterr().err == f"gpuensemble: {path}: {N} samples x 3 partitions, {said}\n"
+    assert list(files.read_labels(path, "sample").values.columns) == NAMES
