@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gpuensemble._cli import commands, demo, features, reports
+from gpuensemble._cli import commands, demo, features, reports, warm_up
 from gpuensemble._cli.arguments import parser
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.doctor import run as doctor
@@ -61,6 +61,11 @@ def _verbose() -> int:
 def _demo(**options: Any) -> tuple[Any, str, int]:
     report = demo.run(**options, verbose=_verbose())
     return report, demo.table(report), 0
+
+
+def _warm_up(device: str) -> tuple[Any, str, int]:
+    report = warm_up.run(device)
+    return report, warm_up.told(report), 0
 
 
 def _doctor(device: str) -> tuple[Any, str, int]:
@@ -139,6 +144,7 @@ RUN: dict[str, Callable[..., tuple[Any, str, int]]] = {
     "generate": _generate,
     "fit-segments": _fit_segments,
     "score": _score,
+    "warm-up": _warm_up,
     "doctor": _doctor,
     "bench": _bench,
 }

@@ -352,7 +352,7 @@ def test_a_number_of_clusters_is_chosen_and_reported(capsys, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "cluster", "fit", "report", "fit-views", "generate", "score", "doctor", "bench"]
+    "command", ["demo", "cluster", "fit", "report", "fit-views", "generate", "score", "warm-up", "doctor", "bench"]
 )
 def test_every_command_has_help_with_examples_and_json(capsys, command):
     with pytest.raises(SystemExit) as error:
