@@ -456,3 +456,10 @@ def test_a_full_disk_leaves_nothing_behind(labels, tmp_path):
     assert done.returncode == 2
     assert without_what_was_read(done.stderr) == "gpuensemble: c.csv: File too large.\n"
     assert sorted(os.listdir(tmp_path)) == ["labels.csv", "truth.csv"]
+
+
+def test_warm_up_says_how_many_methods_are_ready(capsys):
+    code, out, err = run(capsys, "warm-up --device cpu")
+    assert (code, err) == (0, "")
+    ready = sum(not method.missing for method in all_methods().values())
+    assert out.startswith(f"kernels of {ready} methods are compiled, in ")

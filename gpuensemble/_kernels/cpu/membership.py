@@ -108,10 +108,7 @@ def coassociation(membership, begin, end, penalty, dtype):
 
 
 def codes_of(membership):
-    """Return what every kernel starts with: the codes, the code of a hole, None if there is none, the offsets.
-
-    Where there is no hole, Numba leaves out what holes need: it compiles what the data need.
-    """
+    """Return what every kernel starts with: codes, that of a hole, or None, which Numba compiles less for, offsets."""
     return membership.codes, None if membership.complete else hole_of(membership.codes), membership.offsets
 
 
