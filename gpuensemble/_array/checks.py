@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuensemble._array import frames
 from gpuensemble._array.devices import Array, device_of, memory, namespace, to_device
 from gpuensemble._array.messages import as_float, shown
 
@@ -83,6 +84,7 @@ def fits(needed: int, what: str, device: str, instead: str) -> None:
 
 def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") -> Array:
     """Return a contiguous array of those kinds of dtype with `ndim` axes, moved to the device; lists become arrays."""
+    value = frames.array(value)
     if namespace(value) is np:
         value = np.asarray(value)
     if value.dtype.kind not in kinds:

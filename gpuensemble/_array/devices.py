@@ -15,6 +15,8 @@ Array = Any  # numpy.ndarray or cupy.ndarray
 # where a container's limit is written, in the second and the first version of control groups
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
+DLPACK_CUDA = (2, 13)  # device memory, and memory that host and device share
+
 
 def namespace(*arrays: Array) -> Any:
     """Return CuPy if any of the arrays is CuPy's, else NumPy."""
@@ -96,6 +98,22 @@ def to_device(array: Array, device: str) -> Array:
 
     with on(device):
         return cupy.asarray(array)
+
+
+def is_on_cuda(value: Any) -> bool:
+    """Tell whether an array of another library is on a CUDA device, by the protocol that it speaks."""
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    return hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in DLPACK_CUDA
+
+
+def from_cuda(value: Any) -> Array:
+    """Return an array of another library on a CUDA device as one of CuPy, without a copy."""
+    try:
+        import cupy
+    except ImportError:
+        raise ImportError(f"An array on a CUDA device, {type(value).__name__}, needs CuPy: {why_no_cuda()}.") from None
+    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
 
 
 def to_host(array: Array) -> numpy.ndarray:

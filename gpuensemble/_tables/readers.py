@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._array.frames import frame_of
 from gpuensemble._array.threads import spans
 from gpuensemble._tables.files import UNREADABLE, damage_named, first_line
 from gpuensemble._tables.on_dask import delayed_parts, is_dask
@@ -103,19 +104,6 @@ class RowGroup:
         with damage_named(self.path, pyarrow.ArrowException):
             found = pyarrow.parquet.ParquetFile(self.path).read_row_group(self.number)
             return frame_of(found)[list(self.columns)]
-
-
-def frame_of(table: Any) -> Any:
-    """Return a table of Arrow as a DataFrame, after a look at its text, which pandas takes on trust.
-
-    Integers with nulls become floats, unless they are so large that two of them might be one.
-    """
-    import pyarrow.compute
-
-    table.validate(full=True)
-    holey = [column for column in table.columns if pyarrow.types.is_integer(column.type) and column.null_count]
-    large = any((pyarrow.compute.max(column).as_py() or 0) > 2**53 for column in holey)
-    return table.to_pandas(integer_object_nulls=large)
 
 
 @dataclass(frozen=True)
