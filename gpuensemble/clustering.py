@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from gpuensemble import generate
-from gpuensemble._array import checks, csr, random
+from gpuensemble._array import checks, csr, frames, random
 from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._graphs import search
@@ -129,7 +129,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : n x d matrix
-            Dense or sparse, of NumPy, SciPy or CuPy, or a DataFrame.
+            Dense or sparse, of NumPy, SciPy, CuPy or any library that speaks `__array__` or DLPack; a frame of pandas,
+            polars, pyarrow or any that speaks Arrow; or a dict of columns. Results are arrays of NumPy, or of CuPy.
         y : ignored
             Here for scikit-learn's pipelines.
 
@@ -139,6 +140,7 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             The fitted estimator.
         """
         checks.choice(self.distance, "distance", METRICS)
+        X = frames.features(X)
         rows, device, _ = self._rows(X)
         n, r = rows.shape[0], checks.integer(self.n_partitions, "n_partitions", 1)
         k, seed = self._number(X, n)
@@ -210,6 +212,7 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             options = {"distance": self.distance, "random_state": seed, "device": self.device, "verbose": self.verbose}
             return WAYS[self.partitions](X, k, r, **options | (self.partition_params or {}))
         table = self.partitions(X, k, r, seed) if callable(self.partitions) else self.partitions
+        table = frames.table(table)
         shape, n = getattr(table, "shape", None), checks.n_rows(X)
         if shape is None or len(shape) != 2 or shape[0] != n:
             raise ValueError(f"`partitions` must be a table of labels with n_samples={n} rows, got {shown(table)}.")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import checks, frames
+from gpuensemble._array import checks, csr, frames
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 from gpuensemble._array.frames import Names
 from gpuensemble._array.messages import shown
@@ -26,6 +26,7 @@ def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
 
     This returns the codes and, of each column, its label values in the order of the codes.
     """
+    frames.warn_of_vectors(labels)
     columns, names = frames.columns(labels)
     categories: list[np.ndarray] = []
 
@@ -65,6 +66,8 @@ def scan(labels: Any, first: int) -> Scan:
 def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
     """Return the values of each column of a whole table, as `from_labels` finds them, and whether it has no hole."""
     lengths = {len(one.values) for one in scans}
+    if not lengths:
+        raise ValueError("`labels` must be a table of at least one sample x one partition, got no row.")
     if len(lengths) > 1:
         raise ValueError(f"`labels` must have as many columns in all its parts, got {sorted(lengths)}.")
     categories = []
@@ -148,6 +151,41 @@ def from_codes(codes: Any, widths: Any) -> Coded:
             yield local, width
 
     return _assemble(coded(), codes.shape[1], Names("codes", range(codes.shape[0]), range(codes.shape[1])))
+
+
+def from_onehot(H: Any, offsets: Any) -> Coded:
+    """Read a one-hot matrix, dense or sparse, whose partitions begin at these columns; the last offset is its width."""
+    found = csr.matrix(H, "H", "cpu")
+    bounds = checks.array(offsets, "offsets", "cpu", 1, "iu").astype("int64")
+    (n, width), ends = found.shape, bounds[[0, -1]].tolist() if len(bounds) > 1 else []
+    if ends != [0, width] or bool((bounds[1:] <= bounds[:-1]).any()):
+        rule = f"the first column of each partition, then {width} = n_columns, from 0 on and rising"
+        raise ValueError(f"`offsets` must be {rule}, got {shown(bounds.tolist())}.")
+    row, column, value = _entries(found)
+    if bool((value != 1).any()):
+        raise ValueError(f"`H` must be 1 where a sample is in a cluster, else 0, got {value[value != 1][0]:g}.")
+    partition = np.searchsorted(bounds, column, "right") - 1
+    codes = np.full((n, len(bounds) - 1), -1, "int32")
+    codes[row, partition] = column - bounds[partition]
+    _refuse_two(row, partition, codes.shape[1])
+    return from_codes(codes, np.diff(bounds))
+
+
+def _entries(H: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return row, column and value of each entry that is not 0."""
+    if not isinstance(H, csr.Csr):
+        row, column = np.nonzero(H)
+        return row, column, H[row, column]
+    there = H.data != 0
+    return H.rows()[there], H.indices[there], H.data[there]
+
+
+def _refuse_two(row: np.ndarray, partition: np.ndarray, r: int) -> None:
+    """Raise if a row is in two clusters of a partition."""
+    cells, counts = np.unique(row.astype("int64") * r + partition, return_counts=True)
+    if bool((counts > 1).any()):
+        at, i = divmod(int(cells[counts > 1][0]), r)
+        raise ValueError(f"`H` must have one 1 at most in each partition, got more in row {at}, partition {i}.")
 
 
 def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: Names) -> Coded:

@@ -1,9 +1,11 @@
 """This file finds the library of the arrays at hand, chooses a device and moves data: it alone names both libraries."""
 
 import contextlib
+import functools
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +130,14 @@ def on(device: str) -> contextlib.AbstractContextManager:
     import cupy
 
     return cupy.cuda.Device(int(device.removeprefix("cuda:")))
+
+
+def on_own_device(method: Callable) -> Callable:
+    """Run a method with the device of its object as CuPy's current device."""
+
+    @functools.wraps(method)
+    def wrapped(self, *args, **kwargs):
+        with on(self.device):
+            return method(self, *args, **kwargs)
+
+    return wrapped

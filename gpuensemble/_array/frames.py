@@ -57,6 +57,13 @@ def features(X: Any, name: str = "X") -> Any:
     return array(X)
 
 
+def matrices(given: Any, name: str) -> Any:
+    """Return a list of matrices of features as `features` returns each; what is no list is returned itself."""
+    if not isinstance(given, list | tuple):
+        return given
+    return [features(X, f"{name}[{i}]") for i, X in enumerate(given)]
+
+
 def column(values: Any) -> Any:
     """Return a vector of labels as an array or a Series; what is none is returned itself."""
     if isinstance(values, list | tuple):
@@ -153,15 +160,16 @@ def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
             raise ValueError(
                 f"`labels` must have rows of one length, got {lengths[0]} labels in row 0 and {length} in row {row}."
             )
-    _warn_of_vectors(rows)
     found = [np.fromiter(column, object, len(rows)) for column in zip(*rows, strict=True)]
     return found, (len(rows), len(found))
 
 
-def _warn_of_vectors(rows: list | tuple) -> None:
-    """Warn if rows might be partitions: they are arrays, as clusterers give their labels, and longer than many."""
-    n, r = len(rows), len(rows[0]) if rows else 0
-    if r > n and all(isinstance(row, np.ndarray) for row in rows):
+def warn_of_vectors(labels: Any) -> None:
+    """Warn if rows might be partitions: arrays, as clusterers give their labels, that are longer than they are many."""
+    if not isinstance(labels, list | tuple) or not all(isinstance(row, np.ndarray) and row.ndim == 1 for row in labels):
+        return
+    n, r = len(labels), max(map(len, labels), default=0)
+    if r > n:
         warnings.warn(
             f"`labels`, a list of {n} arrays, is read as {n} samples x {r} partitions: if each array is a partition of "
             f"{r} samples, give np.column_stack(labels), which is np.array(labels).T.",

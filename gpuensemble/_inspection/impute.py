@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuensemble._array import frames
 from gpuensemble._array.devices import device_of, namespace, on, to_device, to_host
 from gpuensemble._inspection.inputs import checked
 from gpuensemble.estimators.pce.fill import filled
@@ -48,6 +49,7 @@ def impute(labels: Any, consensus: Any, *, device: str = "auto") -> Imputed:
     >>> found.labels
     [[0, 'a'], [0, 'a'], [0, 'a'], [1, 'b'], [2, 'b']]
     """
+    labels = frames.table(labels)
     m, clusters, names = checked(labels, consensus, "consensus", device)
     with on(m.device):
         counts = to_host(m.count(clusters, len(names)))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import namespace, to_host
-from gpuensemble._array.frames import frame_of
+from gpuensemble._array.frames import columns, frame_of, warn_of_vectors
 from gpuensemble._array.threads import spans
 from gpuensemble._tables.files import UNREADABLE, damage_named, first_line
 from gpuensemble._tables.on_dask import delayed_parts, is_dask
@@ -130,6 +130,9 @@ def readers(labels: Any, at_least: int = 1) -> list:
     if hasattr(labels, "iloc"):
         rows = _rows_of_block(len(labels), labels.shape[1], at_least)
         return [Held(labels.iloc[some]) for some in spans(len(labels), rows)]
+    if isinstance(labels, list | tuple):
+        warn_of_vectors(labels)
+        labels = np.column_stack(columns(labels)[0])  # of objects
     array = labels if isinstance(labels, np.ndarray) or namespace(labels) is not np else np.asarray(labels)
     return [Held(read()) for read in _slices(Held(to_host(array)), array, at_least)]
 

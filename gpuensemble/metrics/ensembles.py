@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import choose_device, device_of, namespace, on, to_device
 from gpuensemble._tables import counts
 from gpuensemble._tables.blocks import whole
@@ -51,6 +51,7 @@ def pairwise(labels: Any, score: str = "nmi", *, device: str = "auto") -> Any:
     [[1.0, 1.0, -0.5], [1.0, 1.0, -0.5], [-0.5, -0.5, 1.0]]
     """
     of_table = SCORES[checks.choice(score, "score", tuple(SCORES))]
+    labels = frames.table(labels)
     device = choose_device(device, labels)
     with on(device):
         m = Membership.from_labels(labels, device)
