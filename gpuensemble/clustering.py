@@ -15,6 +15,7 @@ from gpuensemble._graphs import search
 from gpuensemble._graphs.nearest import METRICS
 from gpuensemble._inspection.choose import choose_k, numbers
 from gpuensemble.estimators._base import registry
+from gpuensemble.estimators._base.labels import NamedColumns
 from gpuensemble.generate._common import matrix
 
 VOTERS = 5  # rows nearest to a new one, by whose votes it gets a label
@@ -37,7 +38,7 @@ WAYS: dict[str, Callable] = {
 }
 
 
-class ConsensusClustering(ClusterMixin, BaseEstimator):
+class ConsensusClustering(NamedColumns, ClusterMixin, BaseEstimator):
     """Cluster features by the consensus of many partitions of them.
 
     Parameters
@@ -82,6 +83,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         What `choose_k` found, if it chose the number of clusters.
     n_features_in_ : int
         The number of columns.
+    feature_names_in_ : array of text
+        The names of the columns, if X was a frame that names them by text; `predict` refuses others.
 
     Notes
     -----
@@ -152,7 +155,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         self.consensus_ = consensus.fit(base)
         self.base_labels_, self.labels_, self.n_clusters_ = base, self.consensus_.labels_, k
         self.confidence_ = getattr(self.consensus_, "confidence_", None)
-        self.n_features_in_, self.device_, self._fitted_rows = rows.shape[1], device, rows
+        self.device_, self._fitted_rows = device, rows
+        self._remember_columns(X, rows.shape[1])
         return self
 
     def predict(self, X: Any) -> Array:
@@ -169,6 +173,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             The cluster of each row; a row that `fit` saw keeps its label, or that of the first row equal to it.
         """
         check_is_fitted(self)
+        X = frames.features(X)
+        self._check_columns(X, "X")
         rows, device, home = self._rows(X)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(f"`X` must have n_features={self.n_features_in_} columns, got {rows.shape[1]}.")
@@ -178,6 +184,11 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             near, square = search.nearest_others(new, seen, min(VOTERS, len(seen.square)))
             labels = _voted(near, square, to_device(self.labels_, device))
         return to_device(labels, home)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _rows(self, X: Any) -> tuple[Any, str, str]:
         """Check features; return them on the device, the device, and the device of the caller."""

@@ -87,6 +87,8 @@ def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") ->
     value = frames.array(value)
     if namespace(value) is np:
         value = np.asarray(value)
+        if value.dtype == object and "f" in kinds and all(isinstance(entry, numbers.Real) for entry in value.flat):
+            value = value.astype("float64")  # as numbers of several types in a DataFrame are
     if value.dtype.kind not in kinds:
         raise TypeError(f"`{name}` must hold {'numbers' if 'f' in kinds else 'integers'}, got dtype {value.dtype}.")
     if value.ndim != ndim:

@@ -52,9 +52,9 @@ def features(X: Any, name: str = "X") -> Any:
         return X
     if isinstance(X, Mapping):
         return _from_mapping(X, name, lambda values: np.asarray(array(values)))
-    if _speaks_arrow(X) and not hasattr(X, "__array__"):
-        return frame_of(_arrow(X, name))
-    return array(X)
+    if not _speaks_arrow(X):
+        return array(X)
+    return _named_matrix(X) if hasattr(X, "__array__") else frame_of(_arrow(X, name))
 
 
 def matrices(given: Any, name: str) -> Any:
@@ -198,6 +198,14 @@ def _from_mapping(given: Mapping, name: str, read: Any) -> Any:
             raise ValueError(f"`{name}` must have columns with the same index, got another one in column {shown(key)}.")
     columns = {i: getattr(values, "array", values) for i, values in enumerate(found)}
     return pandas.DataFrame(columns, index, copy=False).set_axis(list(given), axis=1)
+
+
+def _named_matrix(X: Any) -> Any:
+    """Return a frame of numbers, of polars or pyarrow, with the names of its columns, without the help of pyarrow."""
+    import pandas
+
+    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    return array(X) if names is None else pandas.DataFrame(array(X), columns=list(names), copy=False)
 
 
 def _is_clusterer(value: Any) -> bool:

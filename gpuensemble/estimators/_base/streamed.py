@@ -114,7 +114,7 @@ class StreamedConsensus(LabelConsensus):
     def _known(self, labels: Any) -> Membership:
         """Read another table in the columns of the one that `fit` saw; warn of labels that are not in it."""
         check_is_fitted(self)
-        self._check_columns(labels)
+        self._check_columns(labels, "labels")
         device = choose_device(self.device, labels)
         with on(device):
             m, unknown = Membership.from_known_labels(labels, self._categories or [], device)
