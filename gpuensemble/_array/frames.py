@@ -54,7 +54,8 @@ def features(X: Any, name: str = "X") -> Any:
         return _from_mapping(X, name, lambda values: np.asarray(array(values)))
     if not _speaks_arrow(X):
         return array(X)
-    return _named_matrix(X) if hasattr(X, "__array__") else frame_of(_arrow(X, name))
+    is_arrow = hasattr(X, "column_names")  # which may hold the index of a DataFrame as a further column
+    return _named_matrix(X) if hasattr(X, "__array__") and not is_arrow else frame_of(_arrow(X, name))
 
 
 def matrices(given: Any, name: str) -> Any:
@@ -173,7 +174,7 @@ def warn_of_vectors(labels: Any) -> None:
         warnings.warn(
             f"`labels`, a list of {n} arrays, is read as {n} samples x {r} partitions: if each array is a partition of "
             f"{r} samples, give np.column_stack(labels), which is np.array(labels).T.",
-            stacklevel=2,
+            stacklevel=4,
         )
 
 
@@ -188,6 +189,10 @@ def _from_mapping(given: Mapping, name: str, read: Any) -> Any:
     import pandas
 
     found = [read(values) for values in given.values()]
+    for key, values in zip(given, found, strict=True):
+        if len(getattr(values, "shape", ())) != 1:
+            kind = type(given[key]).__name__
+            raise TypeError(f"`{name}` must have a vector in each column, got {kind} in column {shown(key)}.")
     lengths = {key: len(values) for key, values in zip(given, found, strict=True)}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"`{name}` must have columns of one length, got {shown(lengths)}.")
@@ -201,10 +206,10 @@ def _from_mapping(given: Mapping, name: str, read: Any) -> Any:
 
 
 def _named_matrix(X: Any) -> Any:
-    """Return a frame of numbers, of polars or pyarrow, with the names of its columns, without the help of pyarrow."""
+    """Return a frame of numbers, such as one of polars, with the names of its columns, without the help of pyarrow."""
     import pandas
 
-    names = getattr(X, "column_names", None) or getattr(X, "columns", None)
+    names = getattr(X, "columns", None)
     return array(X) if names is None else pandas.DataFrame(array(X), columns=list(names), copy=False)
 
 

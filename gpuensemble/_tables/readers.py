@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import namespace, to_host
-from gpuensemble._array.frames import columns, frame_of, warn_of_vectors
+from gpuensemble._array.frames import columns, features, frame_of, warn_of_vectors
 from gpuensemble._array.threads import spans
 from gpuensemble._tables.files import UNREADABLE, damage_named, first_line
 from gpuensemble._tables.on_dask import delayed_parts, is_dask
@@ -154,6 +154,7 @@ def opened_array(given: Any, name: str) -> Any:
     if isinstance(given, np.memmap):
         return _mapped(given)
     if not isinstance(given, str | Path):
+        given = features(given, name)
         return Held(to_host(given) if namespace(given) is not np else np.asarray(given))
     path = str(given)
     _check_there(path, name)

@@ -227,6 +227,17 @@ def test_choose_k_takes_a_frame_of_labels_and_one_of_features():
     pd.testing.assert_frame_equal(one.table, two.table)
 
 
+def test_the_index_of_a_frame_in_arrow_is_no_column():
+    index = np.arange(40)[::-1] * 7
+    frame = pd.DataFrame(points(), index=index, columns=list("xyz"))
+    found = [
+        ge.generate.random_k(X, 3, (2, 5), random_state=0, device="cpu") for X in (frame, pa.Table.from_pandas(frame))
+    ]
+    np.testing.assert_array_equal(*found)
+    labels = pd.DataFrame(np.column_stack([np.arange(40) % 2, np.arange(40) % 3]), index, ["a", "b"])
+    assert list(ge.stability(pa.Table.from_pandas(labels), np.arange(40) % 2).samples.index) == index.tolist()
+
+
 VECTORS = {
     "polars": pl.Series,
     "categories of polars": lambda y: pl.Series([f"c{x}" for x in y], dtype=pl.Categorical),
@@ -399,6 +410,13 @@ BAD = {
         {"a": pd.Series([1, 2]), "b": pd.Series([1, 2], [1, 0])},
         ValueError,
         r"columns with the same index, got another one in column 'b'\.",
+    ),
+    "a number as a column": ({"a": 1}, TypeError, r"must have a vector in each column, got int in column 'a'\."),
+    "text as a column": ({"a": "xy"}, TypeError, r"must have a vector in each column, got str in column 'a'\."),
+    "a table as a column": (
+        {"a": np.eye(2, dtype=int)},
+        TypeError,
+        r"vector in each column, got ndarray in column 'a'\.",
     ),
     "no columns": ({}, ValueError, "a table of at least one sample x one partition"),
     "a Series of polars": (pl.Series([1, 2]), TypeError, r"must be a table of columns, got a polars.Series: .*\."),
