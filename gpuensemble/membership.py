@@ -85,10 +85,7 @@ class Membership:
 
     @classmethod
     def from_known_labels(cls, labels: Any, categories: list, device: str = "auto") -> tuple["Membership", int]:
-        """Do as `from_labels`, in the columns of another Membership's `categories`; also count labels not among them.
-
-        A label that is not known is a hole.
-        """
+        """Do as `from_labels`, by another Membership's `categories`; labels not among them are holes, and counted."""
         labels = frames.table(labels)
         device = choose_device(device, labels)
         coded, unknown = coding.from_known_labels(labels, categories)

@@ -153,7 +153,11 @@ def unmasked(labels: Array) -> Array:
 
 def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
     """Return the columns of a list of rows as objects: NumPy would turn None or NaN beside a string into text."""
-    if not all(isinstance(row, list | tuple | np.ndarray) for row in rows):
+    others = [row for row in rows if not isinstance(row, list | tuple | np.ndarray)]
+    if others and hasattr(others[0], "__array__") and not isinstance(others[0], np.generic):
+        rule = "a list of rows that are lists, tuples or arrays of NumPy; columns go into a dict"
+        raise TypeError(f"`labels` must be {rule}, got {_kind(others[0])} in the list.")
+    if others:
         return [], (len(rows),)
     lengths = [len(row) for row in rows]
     for row, length in enumerate(lengths):

@@ -418,6 +418,12 @@ BAD = {
         TypeError,
         r"vector in each column, got ndarray in column 'a'\.",
     ),
+    "a list of Series": (
+        [pd.Series([1, 2])] * 2,
+        TypeError,
+        r"columns go into a dict, got a pandas.Series in the list\.",
+    ),
+    "a list of polars' Series": ([pl.Series([1, 2])], TypeError, r"into a dict, got a polars.Series in the list\."),
     "no columns": ({}, ValueError, "a table of at least one sample x one partition"),
     "a Series of polars": (pl.Series([1, 2]), TypeError, r"must be a table of columns, got a polars.Series: .*\."),
     "a lazy frame": (pl.LazyFrame({"a": [1]}), TypeError, r"got LazyFrame\."),
