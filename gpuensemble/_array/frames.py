@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array.devices import Array, from_cuda, is_on_cuda, namespace
+from gpuensemble._array.devices import Array, from_cuda, is_on_cuda, namespace, to_host
 from gpuensemble._array.messages import shown
 
+ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
 KINDS = "an array, a DataFrame, a dict of columns, a list of rows or of fitted clusterers"
 
 
@@ -69,11 +70,11 @@ def column(values: Any) -> Any:
     """Return a vector of labels as an array or a Series; what is none is returned itself."""
     if isinstance(values, list | tuple):
         return np.fromiter(values, object, len(values))
-    if _speaks_arrow(values) and not hasattr(values, "iloc"):
+    if any(hasattr(values, name) for name in ARROW) and not hasattr(values, "iloc"):
         pyarrow = _pyarrow("labels", values)
         chunks = pyarrow.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pyarrow.array(values)
         return frame_of(pyarrow.table({"labels": chunks}))["labels"]
-    return array(values)
+    return unmasked(array(values))
 
 
 def array(value: Any) -> Any:
@@ -103,9 +104,7 @@ def frame_of(table: Any) -> Any:
 def columns(labels: Any, first: int = 0) -> tuple[list, Names]:
     """Return the columns of a table in memory and the names; rows without a name are numbered from `first`."""
     labels = table(labels)
-    if hasattr(labels, "to_delayed"):
-        rule = "a table in memory, where it is not the input of an estimator that streams"
-        raise TypeError(f"`labels` must be {rule}, got a {type(labels).__name__} of Dask: give `labels.compute()`.")
+    _refuse_dask(labels, "labels")
     if hasattr(labels, "iloc") and hasattr(labels, "columns"):
         found = [labels.iloc[:, i] for i in range(labels.shape[1])]
         names = Names("labels", labels.index, labels.columns)
@@ -131,13 +130,17 @@ def columns(labels: Any, first: int = 0) -> tuple[list, Names]:
 def vector(labels: Any, name: str) -> tuple[Any, Names]:
     """Return the one column that a vector is, and its names."""
     labels = column(labels)
-    if isinstance(labels, np.ndarray):
-        labels = unmasked(labels)
-    elif namespace(labels) is np and not hasattr(labels, "iloc"):
+    _refuse_dask(labels, name)
+    if not (isinstance(labels, np.ndarray) or namespace(labels) is not np or hasattr(labels, "iloc")):
         raise TypeError(f"`{name}` must be a NumPy or CuPy array, a Series or a list, got {type(labels).__name__}.")
     if len(labels.shape) != 1 or not len(labels):
         raise ValueError(f"`{name}` must be a vector of at least one label, got shape {tuple(labels.shape)}.")
     return labels, Names(name, getattr(labels, "index", range(len(labels))), None)
+
+
+def _refuse_dask(value: Any, name: str) -> None:
+    if hasattr(value, "to_delayed"):
+        raise TypeError(f"`{name}` must be in memory here, got Dask's {type(value).__name__}: give `{name}.compute()`.")
 
 
 def unmasked(labels: Array) -> Array:
@@ -192,7 +195,7 @@ def _from_mapping(given: Mapping, name: str, read: Any) -> Any:
     """Return a dict of columns as a DataFrame; Series must have the same index, by which nothing is sorted."""
     import pandas
 
-    found = [read(values) for values in given.values()]
+    found = [to_host(read(values)) for values in given.values()]
     for key, values in zip(given, found, strict=True):
         if len(getattr(values, "shape", ())) != 1:
             kind = type(given[key]).__name__
@@ -235,7 +238,7 @@ def _from_clusterers(clusterers: list | tuple) -> Array:
 
 
 def _speaks_arrow(value: Any) -> bool:
-    return any(hasattr(value, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__"))
+    return any(hasattr(value, name) for name in (*ARROW, "__dataframe__"))
 
 
 def _arrow(value: Any, name: str) -> Any:

@@ -36,11 +36,12 @@ def impute(labels: Any, consensus: Any, *, device: str = "auto") -> Imputed:
     Returns
     -------
     labels : n x r table
-        A copy of `labels`, filled with the caller's own label values, in the same kind of table.
+        A copy of `labels`, filled with the caller's own label values, in the same kind of table; a DataFrame of pandas
+        for frames of other libraries and dicts, an array of NumPy for other arrays.
     confidence : n x r table
         1 where there was a label, the share of the filled label among the labels of the sample's cluster in that
-        partition where there was a hole, NaN where the hole stays. A DataFrame if `labels` is one, else an array in the
-        caller's library.
+        partition where there was a hole, NaN where the hole stays. A DataFrame if `labels` is a frame, else an array in
+        the caller's library.
 
     Examples
     --------

@@ -87,7 +87,7 @@ def stability(
     -------
     Stability
         With the DataFrames `samples`, `clusters`, `partitions` and `item_consensus`, which have the index and the names
-        of the columns of `labels`, if it is a DataFrame, and the names of the clusters in `consensus`.
+        of the columns of `labels`, if it is a frame, and the names of the clusters in `consensus`.
 
     Notes
     -----

@@ -96,6 +96,7 @@ FRAMES = {
     "a dict of arrays": lambda labels: dict(zip(NAMES, labels.T, strict=True)),
     "a dict of polars' Series": lambda labels: typed(labels, pl.Int64),
     "a dict of Series": lambda labels: dict(pd.DataFrame(labels, columns=NAMES).items()),
+    "a dict of masked arrays": lambda labels: dict(zip(NAMES, np.ma.array(labels, mask=labels < 0).T, strict=True)),
 }
 ARRAYS = {
     "`__array__`": SpeaksArray,
@@ -284,6 +285,8 @@ def test_an_array_on_a_device_goes_to_cupy_without_a_copy():
         found = ge.SEC(3, random_state=0).fit(given)
         assert isinstance(found.labels_, cupy.ndarray)
         assert found.device_ == "cuda:0"
+        table = ge.Membership.from_labels({"a": cupy.asarray(labels[:, 0]), "b": cupy.asarray(labels[:, 1])}, "cpu")
+        np.testing.assert_array_equal(table.codes, ge.Membership.from_labels(labels[:, :2], "cpu").codes)
         np.testing.assert_array_equal(found.labels_.get(), expected)
 
 
@@ -430,7 +433,7 @@ BAD = {
     "lists in cells": (pl.DataFrame({"a": [[1], [2]]}), TypeError, "must hold hashable values"),
     "fractions": (pl.DataFrame({"a": [0.5, 1.0]}), ValueError, r"got 0.5 in row 0, column 'a'\."),
     "only nulls": (pl.DataFrame({"a": [None, None]}), ValueError, r"got only missing ones in column 'a'\."),
-    "Dask": (dask.array.ones((4, 2), chunks=2), TypeError, r"got a Array of Dask: give `labels.compute\(\)`\."),
+    "Dask": (dask.array.ones((4, 2), chunks=2), TypeError, r"got Dask's Array: give `labels.compute\(\)`\."),
 }
 
 
@@ -463,8 +466,16 @@ def test_a_dask_collection_without_a_client_is_computed_part_by_part(kind):
     one, two = (ge.SEC(3, random_state=0, device="cpu").fit(x) for x in (labels, COLLECTIONS[kind](labels)))
     np.testing.assert_array_equal(two.labels_, one.labels_)
     assert isinstance(two.labels_, np.ndarray)
-    with pytest.raises(TypeError, match=r"got a (Array|DataFrame) of Dask: give `labels.compute\(\)`\."):
+    with pytest.raises(
+        TypeError, match=r"must be in memory here, got Dask's (Array|DataFrame): give `labels.compute\(\)`\."
+    ):
         two.predict(COLLECTIONS[kind](labels))
+
+
+def test_a_vector_of_dask_is_to_be_computed_first():
+    y = COLLECTIONS["DataFrame"](integers(False))["a"]
+    with pytest.raises(TypeError, match=r"^`y` must be in memory here, got Dask's Series: give `y.compute\(\)`\.$"):
+        ge.metrics.ari(y, integers(False)[:, 0])
 
 
 def test_a_part_without_rows_is_passed_over():
