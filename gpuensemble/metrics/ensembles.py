@@ -41,7 +41,7 @@ def pairwise(labels: Any, score: str = "nmi", *, device: str = "auto") -> Any:
     Returns
     -------
     r x r table
-        A DataFrame with the names of the columns if `labels` is a frame or a dict, else an array in the caller's library;
+        A DataFrame with the names of the columns if `labels` is a frame or dict, else an array in the caller's library;
         NaN for two partitions that have no sample in common.
 
     Examples
