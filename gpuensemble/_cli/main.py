@@ -75,7 +75,8 @@ def _doctor(device: str) -> tuple[Any, str, int]:
 
 def _bench(device: str, samples: int, repeat: int, only: str, out: str | None, quiet: bool) -> tuple[Any, str, int]:
     files.check_output(out, (".json",))
-    report = bench_cases.run(device, samples, repeat, only, lambda line: None if quiet else print(line, flush=True))
+    show = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
+    report = bench_cases.run(device, samples, repeat, only, show, _verbose())
     if out is not None:
         files.write_json(out, report)
     differ = [result["case"] for result in report["results"] if not result["agree"]]

@@ -368,7 +368,9 @@ def test_progress_bars_are_for_terminals(capsys, labels, monkeypatch):
     fit = "fit labels.csv -k 4 --device cpu --method sec"
     assert run(capsys, fit)[2] == ""
     monkeypatch.setattr(main, "_verbose", lambda: 1)
-    assert "starts" in run(capsys, fit)[2]
+    said = run(capsys, fit)[2]
+    assert "start 1 of 1" in said
+    assert "iterations, at most" in said
 
 
 @pytest.fixture
