@@ -3,15 +3,17 @@
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 from gpuensemble._array import checks, coding
 from gpuensemble._array import rows as code_rows
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
 from gpuensemble._kernels import products
 
+Method = TypeVar("Method", bound=Callable)
 
-def _on_own_device(method: Callable) -> Callable:
+
+def _on_own_device(method: Method) -> Method:
     """Run a method with the device of the codes as CuPy's current device."""
 
     @functools.wraps(method)
@@ -19,7 +21,7 @@ def _on_own_device(method: Callable) -> Callable:
         with on(self.device):
             return method(self, *args, **kwargs)
 
-    return wrapped
+    return cast(Method, wrapped)
 
 
 class Merged(NamedTuple):

@@ -208,7 +208,7 @@ def test_a_block_matrix_counts_its_indices_in_blocks():
 
 
 BAD = {
-    "three axes": (sparse.coo_array(np.ones((2, 2, 2))), r"`X` must have 2 axes, got a sparse array of shape"),
+    "one axis": (sparse.coo_array(np.ones(2)), r"`X` must have 2 axes, got a sparse array of shape"),
     "no row": (sparse.csr_array((0, 3)), r"at least one row and one column, got shape \(0, 3\)\."),
     "no column": (np.zeros((3, 0)), r"at least one row and one column, got shape \(3, 0\)\."),
     "nan in sparse": (sparse.csr_array([[1.0, np.nan]]), r"`X\.data` must be finite, got nan"),

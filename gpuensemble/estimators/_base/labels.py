@@ -3,10 +3,10 @@
 import warnings
 from typing import Any, ClassVar
 
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from gpuensemble._array.devices import device_of, to_host
+from gpuensemble._array.devices import Array, device_of, to_host
+from gpuensemble.estimators._base.scikit import BaseEstimator, ClusterMixin
 
 
 class HiddenParameter:
@@ -37,6 +37,8 @@ class Consensus(ClusterMixin, BaseEstimator):
     _is_square: ClassVar[bool] = False  # whether it works on n x n arrays, over and over
     _takes_holes: ClassVar[bool] = True
     _needs: ClassVar[str | None] = None  # a package that an extra brings
+    device: str
+    device_: str
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name, hidden ones too.
@@ -61,6 +63,9 @@ class LabelConsensus(Consensus):
     `fit` sets `n_features_in_`, the number of partitions, and `feature_names_in_` if a DataFrame names them by text.
     """
 
+    n_features_in_: int
+    feature_names_in_: Array
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
@@ -78,6 +83,29 @@ class LabelConsensus(Consensus):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
+    def _check_columns(self, labels: Any) -> None:
+        """Raise if the columns of another table are called otherwise, or in another order, than those of `fit`."""
+        names, known = _names(labels), getattr(self, "feature_names_in_", None)
+        if names is None or known is None or list(names) == list(known):
+            return
+        pairs = zip([*names, *[None] * len(known)], [*known, *[None] * len(names)], strict=True)
+        found, expected = next((one, two) for one, two in pairs if one != two)
+        raise ValueError(
+            f"`labels` must have the columns that `fit` saw, in that order, got {found!r} instead of {expected!r}."
+        )
+
+
+class NumberedConsensus(LabelConsensus):
+    """The number of clusters is given to such an estimator; it warns where there are fewer."""
+
+    n_clusters: int
+    dtype: str | None
+    verbose: int
+    random_state: Any
+    objective_: float
+    objective_path_: list[float]
+    n_iter_: int
+
     def _warn_of_empty_clusters(self, n_found: int) -> None:
         """Warn that some of the clusters that were asked for have no row."""
         warnings.warn(
@@ -92,17 +120,6 @@ class LabelConsensus(Consensus):
             f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {n_found} clusters.",
             ConvergenceWarning,
             stacklevel=5,
-        )
-
-    def _check_columns(self, labels: Any) -> None:
-        """Raise if the columns of another table are called otherwise, or in another order, than those of `fit`."""
-        names, known = _names(labels), getattr(self, "feature_names_in_", None)
-        if names is None or known is None or list(names) == list(known):
-            return
-        pairs = zip([*names, *[None] * len(known)], [*known, *[None] * len(names)], strict=True)
-        found, expected = next((one, two) for one, two in pairs if one != two)
-        raise ValueError(
-            f"`labels` must have the columns that `fit` saw, in that order, got {found!r} instead of {expected!r}."
         )
 
 
