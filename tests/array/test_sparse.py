@@ -12,7 +12,7 @@ from support import check
 
 def made(xp, dtype="float64", seed=0, shape=(9, 6)):
     """A matrix with rows that are empty, on a device; and the dense array of it."""
-    X = sparse.random_array(shape, density=0.4, rng=np.random.default_rng(seed), dtype="float64").tocsr()
+    X = sparse.random_array(shape, density=0.4, random_state=np.random.default_rng(seed), dtype="float64").tocsr()
     X = sparse.vstack([X[:3], sparse.csr_array((1, shape[1])), X[4:-1], sparse.csr_array((1, shape[1]))]).tocsr()
     X = X.astype(dtype)
     return csr.matrix(X, "X", device_of(xp.zeros(1))), X.toarray()
