@@ -2,9 +2,9 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
-from sklearn.base import BaseEstimator, ClusterMixin, clone
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from gpuensemble import generate
@@ -13,9 +13,10 @@ from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._graphs import search
 from gpuensemble._graphs.nearest import METRICS
-from gpuensemble._inspection.choose import choose_k, numbers
+from gpuensemble._inspection.choose import Choice, choose_k, numbers
 from gpuensemble.estimators._base import registry
 from gpuensemble.estimators._base.labels import NamedColumns
+from gpuensemble.estimators._base.scikit import BaseEstimator, ClusterMixin
 from gpuensemble.generate._common import matrix
 
 VOTERS = 5  # rows nearest to a new one, by whose votes it gets a label
@@ -103,6 +104,14 @@ class ConsensusClustering(NamedColumns, ClusterMixin, BaseEstimator):
     0.9
     """
 
+    base_labels_: Array
+    confidence_: Array | None
+    consensus_: Any
+    n_clusters_: int
+    choice_: Choice | None
+    n_features_in_: int
+    device_: str
+
     def __init__(
         self,
         n_clusters: Any,
@@ -126,7 +135,7 @@ class ConsensusClustering(NamedColumns, ClusterMixin, BaseEstimator):
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> "ConsensusClustering":
+    def fit(self, X: Any, y: Any = None) -> Self:
         """Make base partitions of features, and find their consensus.
 
         Parameters

@@ -5,7 +5,7 @@ Tabatabaee, Wedell, Park, Warnow: FastEnsemble: a new scalable ensemble clusteri
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from scipy.sparse import csr_array
 
@@ -73,6 +73,9 @@ class EdgeConsensus(LabelConsensus):
     array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
     """
 
+    n_clusters_: int
+    edge_weights_: csr_array
+
     def __init__(
         self,
         resolution: float = 1.0,
@@ -90,7 +93,7 @@ class EdgeConsensus(LabelConsensus):
         self.random_state = random_state
         self.device = device
 
-    def fit(self, labels: Any, y: Any = None, *, graph: Any) -> "EdgeConsensus":
+    def fit(self, labels: Any, y: Any = None, *, graph: Any) -> Self:
         """Weigh the edges of a graph by partitions of its nodes, and find communities.
 
         Parameters

@@ -7,13 +7,14 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy
 
 from gpuensemble._array.messages import shown
 
 Array = Any  # numpy.ndarray or cupy.ndarray
+Method = TypeVar("Method", bound=Callable)
 # where a container's limit is written, in the second and the first version of control groups
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -132,7 +133,7 @@ def on(device: str) -> contextlib.AbstractContextManager:
     return cupy.cuda.Device(int(device.removeprefix("cuda:")))
 
 
-def on_own_device(method: Callable) -> Callable:
+def on_own_device(method: Method) -> Method:
     """Run a method with the device of its object as CuPy's current device."""
 
     @functools.wraps(method)
@@ -140,4 +141,4 @@ def on_own_device(method: Callable) -> Callable:
         with on(self.device):
             return method(self, *args, **kwargs)
 
-    return wrapped
+    return cast(Method, wrapped)

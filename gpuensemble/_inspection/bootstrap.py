@@ -15,7 +15,7 @@ from gpuensemble._array.random import generators
 from gpuensemble._inspection.align import aligned
 from gpuensemble._inspection.inputs import Inputs
 from gpuensemble.estimators._base import registry
-from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble.estimators._base.labels import NumberedConsensus
 from gpuensemble.membership import Membership
 
 ELSEWHERE = {"client": None, "out": None, "checkpoint": None, "resume": False}  # where a fit's work and answer are
@@ -72,7 +72,7 @@ def maker(method: Any, name: str, device: str) -> Callable[[int, int], Any]:
 
 def _refuse_others(method: Any, parameter: str) -> None:
     """Raise if it is no estimator of a table of labels, or one with parameters of this table's samples or clusters."""
-    if not isinstance(method, LabelConsensus):
+    if not isinstance(method, NumberedConsensus):
         kind = "the name of a method or an estimator of a table of labels"
         raise TypeError(f"`{parameter}` must be {kind}, got {shown(method)}.")
     for name, value in method.get_params().items():

@@ -15,6 +15,7 @@ from gpuensemble._array.progress import bar
 from gpuensemble._tables import outputs, readers
 from gpuensemble._tables.files import refuse_input, whole_file
 from gpuensemble._tables.on_dask import current_client, is_dask
+from gpuensemble.estimators.sec import SEC
 from gpuensemble.segments._partitions import PARTITIONS, Base, stripes
 
 
@@ -36,7 +37,7 @@ def consensus(
     resume: bool = False,
     verbose: int = 0,
     **settings: Any,
-) -> Any:
+) -> SEC:
     """Cluster features that need not fit into memory.
 
     k-means clusters random segments of rows, or landmark spectral clustering all rows; `SEC` finds the consensus of
@@ -93,8 +94,6 @@ def consensus(
     >>> len(set(fitted.labels_[:100])), len(set(fitted.labels_))
     (1, 2)
     """
-    from gpuensemble.estimators.sec import SEC
-
     client = current_client(client) if is_dask(X) else client
     of_partitions, of_consensus = random.sequence(random_state).spawn(2)
     settings |= {"device": device, "client": client, "out": out, "checkpoint": checkpoint, "resume": resume}

@@ -13,7 +13,7 @@ from gpuensemble._array import csr
 
 def broken(kind, **parts):
     """A sparse matrix whose parts were changed behind SciPy's back."""
-    X = sparse.random_array((6, 5), density=0.5, rng=np.random.default_rng(0)).asformat(kind)
+    X = sparse.random_array((6, 5), density=0.5, random_state=np.random.default_rng(0)).asformat(kind)
     for name, change in parts.items():
         array = getattr(X, name).copy()
         change(array)

@@ -12,7 +12,7 @@ from support import check
 
 def made(xp, dtype="float64", seed=0, shape=(9, 6)):
     """A matrix with rows that are empty, on a device; and the dense array of it."""
-    X = sparse.random_array(shape, density=0.4, rng=np.random.default_rng(seed), dtype="float64").tocsr()
+    X = sparse.random_array(shape, density=0.4, random_state=np.random.default_rng(seed), dtype="float64").tocsr()
     X = sparse.vstack([X[:3], sparse.csr_array((1, shape[1])), X[4:-1], sparse.csr_array((1, shape[1]))]).tocsr()
     X = X.astype(dtype)
     return csr.matrix(X, "X", device_of(xp.zeros(1))), X.toarray()
@@ -208,7 +208,7 @@ def test_a_block_matrix_counts_its_indices_in_blocks():
 
 
 BAD = {
-    "three axes": (sparse.coo_array(np.ones((2, 2, 2))), r"`X` must have 2 axes, got a sparse array of shape"),
+    "one axis": (sparse.coo_array(np.ones(2)), r"`X` must have 2 axes, got a sparse array of shape"),
     "no row": (sparse.csr_array((0, 3)), r"at least one row and one column, got shape \(0, 3\)\."),
     "no column": (np.zeros((3, 0)), r"at least one row and one column, got shape \(3, 0\)\."),
     "nan in sparse": (sparse.csr_array([[1.0, np.nan]]), r"`X\.data` must be finite, got nan"),

@@ -300,7 +300,7 @@ def test_a_strong_guide_makes_the_views_agree():
 
 @pytest.mark.parametrize("distance", ["cosine", "sqeuclidean", "kl"])
 def test_a_sparse_view_gets_no_dense_copy(distance):
-    X = sparse.random_array((1500, 30_000), density=0.001, format="csr", rng=np.random.default_rng(0))
+    X = sparse.random_array((1500, 30_000), density=0.001, format="csr", random_state=np.random.default_rng(0))
     X = sparse.csr_array(sparse.hstack([X, np.ones((1500, 1))]))
     model = ge.CMVC(3, distance=distance, n_subviews=2, feature_ratio=1, random_state=0, device="cpu", max_iter=2)
     model.fit([X[:20, -50:]])  # compiles

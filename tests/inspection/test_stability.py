@@ -230,3 +230,12 @@ def test_many_clusters_are_refused_before_any_work(monkeypatch):
     monkeypatch.setattr("gpuensemble._array.checks.memory", lambda device: 1000)
     with pytest.raises(ValueError, match=r"The item consensus of 60 samples with 3 clusters must fit into memory: "):
         ge.stability(random_codes(np.random.default_rng(0), 60, [3, 3]), np.arange(60) % 3)
+
+
+def test_a_consensus_that_finds_its_own_number_of_clusters_cannot_be_drawn_anew():
+    graph = np.kron(np.eye(2), np.ones((4, 4)) - np.eye(4))
+    labels = np.repeat([[0, 1], [1, 0]], 4, axis=0)
+    fitted = ge.EdgeConsensus(random_state=0, device="cpu").fit(labels, graph=graph)
+    assert ge.stability(labels, fitted, device="cpu").clusters["consensus"].tolist() == [1, 1]
+    with pytest.raises(TypeError, match=r"^`method` must be the name of a method or an estimator of a table of labels, "):
+        ge.stability(labels, fitted, n_bootstrap=3, device="cpu")

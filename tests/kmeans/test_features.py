@@ -408,7 +408,7 @@ def test_products_of_rows_with_a_narrow_table(dtype, m):
 @pytest.mark.parametrize("k", [1, 8, 20, 56, 57, 130])
 def test_products_of_sparse_rows_with_a_table(dtype, k):
     rng = np.random.default_rng(k)
-    X = random_array((30, 9), density=0.4, format="csr", dtype=dtype, rng=rng)
+    X = random_array((30, 9), density=0.4, format="csr", dtype=dtype, random_state=rng)
     width, chosen = tiles.padded(k, dtype), np.array([0, 3, 4, 29])
     table, out = tiles.aligned((9, width), dtype), tiles.aligned((5, width), dtype)
     table[:, :k] = rng.standard_normal((9, k))

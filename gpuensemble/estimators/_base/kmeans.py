@@ -33,6 +33,12 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
     A subclass says what clusters cost, and what k-means++ measures by.
     """
 
+    init: Any
+    n_init: int
+    max_iter: int
+    cluster_weight: Any
+    centers_: Array
+    evaluated_: list[float]
     _skip: bool | None = None  # whether rows that cannot move are left out; None: where it pays
 
     def _fit(self, source: Source) -> None:

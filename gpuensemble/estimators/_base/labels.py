@@ -3,10 +3,10 @@
 import warnings
 from typing import Any, ClassVar
 
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from gpuensemble._array.devices import device_of, to_host
+from gpuensemble._array.devices import Array, device_of, to_host
+from gpuensemble.estimators._base.scikit import BaseEstimator, ClusterMixin
 
 
 class HiddenParameter:
@@ -37,6 +37,8 @@ class Consensus(ClusterMixin, BaseEstimator):
     _is_square: ClassVar[bool] = False  # whether it works on n x n arrays, over and over
     _takes_holes: ClassVar[bool] = True
     _needs: ClassVar[str | None] = None  # a package that an extra brings
+    device: str
+    device_: str
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name, hidden ones too.
@@ -82,6 +84,9 @@ class NamedColumns:
 class LabelConsensus(NamedColumns, Consensus):
     """The input of such an estimator is a table of labels, samples x partitions: `n_features_in_` counts these."""
 
+    n_features_in_: int
+    feature_names_in_: Array
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
@@ -89,6 +94,18 @@ class LabelConsensus(NamedColumns, Consensus):
         tags.input_tags.allow_nan = self._takes_holes
         tags.input_tags.positive_only = True
         return tags
+
+
+class NumberedConsensus(LabelConsensus):
+    """The number of clusters is given to such an estimator; it warns where there are fewer."""
+
+    n_clusters: int
+    dtype: str | None
+    verbose: int
+    random_state: Any
+    objective_: float
+    objective_path_: list[float]
+    n_iter_: int
 
     def _warn_of_empty_clusters(self, n_found: int) -> None:
         """Warn that some of the clusters that were asked for have no row."""

@@ -2,13 +2,13 @@
 
 import abc
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device, to_host
 from gpuensemble._array.random import generators
 from gpuensemble._partition import affinity
-from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble.estimators._base.labels import NumberedConsensus
 from gpuensemble.membership import Membership, Merged
 
 
@@ -20,7 +20,7 @@ class Refined(NamedTuple):
     objectives: list[float] | None = None  # per iteration; None: nothing was minimised
 
 
-class SimilarityConsensus(LabelConsensus, abc.ABC):
+class SimilarityConsensus(NumberedConsensus, abc.ABC):
     """This is the template of a method on n x n matrices.
 
     A subclass supplies the step from the co-association matrix to an affinity.
@@ -28,7 +28,7 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
 
     _arrays: ClassVar[int]  # n x n, at most at one time
 
-    def fit(self, labels: Any, y: Any = None) -> Any:
+    def fit(self, labels: Any, y: Any = None) -> Self:
         """Find the consensus of a table of labels, as in `Membership.from_labels`.
 
         Parameters

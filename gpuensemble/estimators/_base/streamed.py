@@ -1,7 +1,8 @@
 """The methods that are linear in n share this: tables in memory, on disk or on a cluster, and prediction."""
 
+import abc
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
@@ -13,7 +14,7 @@ from gpuensemble._partition import votes
 from gpuensemble._tables import outputs, sources
 from gpuensemble._tables.blocks import Table
 from gpuensemble._tables.files import refuse_input
-from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble.estimators._base.labels import NumberedConsensus
 from gpuensemble.membership import Membership
 
 # Parameters that change where the work is done or the answer goes, not the answer.
@@ -28,13 +29,21 @@ class Source(NamedTuple):
     home: str  # the device of the caller's arrays
 
 
-class StreamedConsensus(LabelConsensus):
+class StreamedConsensus(NumberedConsensus, abc.ABC):
     """This is the template of a method of a table of labels in blocks; a subclass fits it, and labels new rows.
 
     `_fit` also sets `_counts`: how many samples of each cluster have each label, C x K integers on the host.
     """
 
-    def fit(self, labels: Any, y: Any = None, *, sample_weight: Any = None) -> Any:
+    partition_weight: Any
+    client: Any
+    out: Any
+    checkpoint: Any
+    resume: bool
+    confidence_: Array
+    _counts: Any
+
+    def fit(self, labels: Any, y: Any = None, *, sample_weight: Any = None) -> Self:
         """Find the consensus of a table of labels.
 
         Parameters
@@ -110,6 +119,14 @@ class StreamedConsensus(LabelConsensus):
         checks.fits(8 * n * k, f"The votes of {n} rows for {k} clusters", home, "give fewer rows at a time")
         with on(m.device):
             return votes.shares(m, self._counts, home)
+
+    @abc.abstractmethod
+    def _fit(self, source: Source) -> None:
+        """Find the consensus of a table in blocks, and store it."""
+
+    @abc.abstractmethod
+    def _predicted(self, m: Membership) -> Array:
+        """Find the label of each row of another table."""
 
     def _known(self, labels: Any) -> Membership:
         """Read another table in the columns of the one that `fit` saw; warn of labels that are not in it."""

@@ -5,7 +5,7 @@ Liu, Fu: Consensus Guided Multi-View Clustering, ACM Transactions on Knowledge D
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -137,6 +137,10 @@ class CMVC(Consensus):
 
     _title = "CMVC, of views"
     _of_views = True
+    base_labels_: Array
+    objective_: float
+    objective_path_: list[float]
+    n_iter_: int
 
     def __init__(
         self,
@@ -171,7 +175,7 @@ class CMVC(Consensus):
         self.dtype = dtype
         self.verbose = verbose
 
-    def fit(self, views: Any, y: Any = None, *, present: Any = None) -> "CMVC":
+    def fit(self, views: Any, y: Any = None, *, present: Any = None) -> Self:
         """Cluster samples by several feature matrices.
 
         Parameters

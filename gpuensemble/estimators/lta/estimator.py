@@ -99,6 +99,8 @@ class LTA(SimilarityConsensus):
     _is_square = True
     _arrays = solver.ARRAYS
     transform: Any = HiddenParameter()
+    coassociation_: Array
+    residual_path_: list[float]
 
     def __init__(
         self,

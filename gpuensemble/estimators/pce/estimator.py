@@ -5,16 +5,16 @@ Zhou, Du, Liu, Ling, Ji, Li, Shen: Partial Clustering Ensemble, IEEE Transaction
 """
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sklearn.exceptions import ConvergenceWarning
 
 from gpuensemble._array import checks, frames
-from gpuensemble._array.devices import choose_device, device_of, namespace, on, to_device
+from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
 from gpuensemble._array.progress import with_bar
 from gpuensemble._array.random import generators
 from gpuensemble._array.threads import one_blas_thread
-from gpuensemble.estimators._base.labels import LabelConsensus
+from gpuensemble.estimators._base.labels import NumberedConsensus
 from gpuensemble.estimators.pce import start as pce_start
 from gpuensemble.estimators.pce import steps
 from gpuensemble.estimators.pce.fill import filled
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 ARRAYS = 6  # n x K, at most at one time
 
 
-class PCE(LabelConsensus):
+class PCE(NumberedConsensus):
     """Partial clustering ensemble fills the holes of base partitions while it averages them; it is linear in n.
 
     It minimises |V (F - sum_i a_i Y_i R_i)|^2 - lambda |v|_1 + gamma |Y - F R|^2 over all of: F with F'F = s^2 I, the
@@ -107,6 +107,11 @@ class PCE(LabelConsensus):
     [[0, 0], [0, 0], [1, 2], [1, 2]]
     """
 
+    imputed_: Any
+    partition_weight_: Array
+    reliability_: Array
+    embedding_: Array
+
     def __init__(
         self,
         n_clusters: int,
@@ -134,7 +139,7 @@ class PCE(LabelConsensus):
         self.dtype = dtype
         self.verbose = verbose
 
-    def fit(self, labels: Any, y: Any = None) -> "PCE":
+    def fit(self, labels: Any, y: Any = None) -> Self:
         """Find the consensus of a table of labels with holes, as in `Membership.from_labels`.
 
         Parameters

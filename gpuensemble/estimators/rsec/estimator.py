@@ -111,6 +111,10 @@ class RSEC(SimilarityConsensus):
 
     _is_square = True
     _arrays = 8
+    representation_: Array
+    error_: Array
+    embedding_: Array
+    residual_path_: list[float]
     _variants: ClassVar = {"nrsec": ("NRSEC", {"penalty": "gamma"})}
 
     def __init__(
