@@ -8,6 +8,7 @@ from gpuensemble._array import checks, coding, csr, frames
 from gpuensemble._array import rows as code_rows
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on_own_device, to_device
 from gpuensemble._kernels import products
+from gpuensemble._kernels.cpu import integers
 
 
 class Merged(NamedTuple):
@@ -80,7 +81,7 @@ class Membership:
         """
         labels = frames.table(labels)
         device = choose_device(device, labels)
-        coded, categories = coding.from_labels(labels)
+        coded, categories = integers.coded(labels) or coding.from_labels(labels)
         return cls._make(coded, categories, device)
 
     @classmethod

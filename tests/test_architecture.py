@@ -242,3 +242,29 @@ def test_the_readme_example_runs(capsys):
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
     assert "Membership(4 samples x 3 partitions, 6 columns, with holes, uint8, " in capsys.readouterr().out
+
+
+INNER = {"inner", "inner_reordered"}
+COMPILED = {"kernel", "reordered"} | INNER
+
+
+def functions(name, decorated):
+    """The functions of a module that have, or have not, one of the decorators of compiled ones."""
+    made = [node for node in ast.walk(TREES[name]) if isinstance(node, ast.FunctionDef)]
+    by = {one: {mark.id for mark in one.decorator_list if isinstance(mark, ast.Name)} for one in made}
+    return [one for one in made if by[one] & decorated]
+
+
+def test_python_calls_no_function_that_is_compiled_for_kernels_only():
+    """Such a call would end the process: there is no code for it."""
+    inner = {(name, one.name) for name in MODULES for one in functions(name, INNER)}
+    assert len(inner) > 10
+    for name, tree in TREES.items():
+        here = {function for module, function in inner if module == name}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gpuensemble."):
+                home = node.module.removeprefix("gpuensemble.")
+                here |= {alias.name for alias in node.names if (home, alias.name) in inner}
+        compiled = {id(node) for one in functions(name, COMPILED) for node in ast.walk(one)}
+        used = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in compiled]
+        assert not {node.id for node in used if node.id in here}, name

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuensemble._array.csr import row_sums
 from gpuensemble._array.devices import Array, namespace
-from gpuensemble._kernels.cpu.compiling import inner, reordered
+from gpuensemble._kernels.cpu.compiling import inner, inner_reordered
 
 LACKING = {"float32": 1e30, "float64": 1e200}  # stands for -log 0
 
@@ -162,7 +162,7 @@ def _x_log_x(x: Array) -> Array:
 # shares, else "cosine" or "sqeuclidean". What is None is left out by the compiler.
 
 
-@reordered
+@inner_reordered
 def fill_tables(cosine, background, shares, position, weight, lacking, table, offset):
     """Fill `table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters."""
     kept = 1.0
@@ -184,7 +184,7 @@ def fill_tables(cosine, background, shares, position, weight, lacking, table, of
         offset[c] = 0.0 if cosine or shares is not None else weight * square
 
 
-@reordered
+@inner_reordered
 def saved_by(cosine, background, shares, sums, mass, size):
     """Return what the means of clusters save, as `saved` does; `size` becomes what their sums are divided by."""
     saved, kept = 0.0, 1.0
@@ -210,7 +210,7 @@ def saved_by(cosine, background, shares, sums, mass, size):
     return saved
 
 
-@reordered
+@inner_reordered
 def place(background, shares, sums, size, weight, position, shift):
     """Put the means of clusters into `position`, as `position` does; add the squares of their moves to `shift`."""
     kept = 1.0
@@ -229,7 +229,7 @@ def place(background, shares, sums, size, weight, position, shift):
         shift[c] += weight * moved
 
 
-@reordered
+@inner_reordered
 def _kept(background):
     """Return the share of a row that is not the background."""
     total = 0.0

@@ -237,5 +237,7 @@ def test_a_consensus_that_finds_its_own_number_of_clusters_cannot_be_drawn_anew(
     labels = np.repeat([[0, 1], [1, 0]], 4, axis=0)
     fitted = ge.EdgeConsensus(random_state=0, device="cpu").fit(labels, graph=graph)
     assert ge.stability(labels, fitted, device="cpu").clusters["consensus"].tolist() == [1, 1]
-    with pytest.raises(TypeError, match=r"^`method` must be the name of a method or an estimator of a table of labels, "):
+    with pytest.raises(
+        TypeError, match=r"^`method` must be the name of a method or an estimator of a table of labels, "
+    ):
         ge.stability(labels, fitted, n_bootstrap=3, device="cpu")

@@ -69,12 +69,17 @@ def kernel(function: Callable) -> Any:
 
 
 def inner(function: Callable) -> Any:
-    """Compile a function that only kernels call; it is kept with them."""
+    """Compile a function that only kernels call, which it is kept with: Python would call nothing, and crash."""
     return numba.njit(**FROM_KERNELS)(function)
 
 
 def reordered(function: Callable) -> Any:
-    """Do `inner` for a function whose sums over columns may be added up in any order, several at a time."""
+    """Compile a function whose sums over columns may be added up in any order, several at a time."""
+    return _forgiving(numba.njit(cache=KEPT, fastmath={"reassoc"}, **OPTIONS)(function))
+
+
+def inner_reordered(function: Callable) -> Any:
+    """Do `reordered` for a function that only kernels call."""
     return numba.njit(fastmath={"reassoc"}, **FROM_KERNELS)(function)
 
 

@@ -1,0 +1,70 @@
+"""Large tables of small whole numbers, which most base partitions are, are coded by look-ups, without a sort."""
+
+import numpy as np
+
+from gpuensemble._array import threads
+from gpuensemble._array.coding import Coded, code_dtype
+from gpuensemble._kernels.cpu.compiling import kernel
+
+LARGE = 1 << 18  # labels; NumPy codes fewer sooner than a kernel is loaded
+WIDEST, CELLS = 1 << 16, 1 << 25  # of the labels of a partition, and of all look-ups
+SPAN = 1 << 15  # rows that a thread takes at a time
+
+
+def coded(labels):
+    """Return what `from_labels` of _array/coding.py does, or None where labels are few, not so small, or wrong."""
+    if not isinstance(labels, np.ndarray) or labels.ndim != 2 or labels.size < LARGE:
+        return None
+    if labels.dtype.kind not in "iu" or labels.dtype == np.uint64 or not labels.dtype.isnative:
+        return None
+    labels, (n, r) = np.ascontiguousarray(labels), labels.shape
+    seen = np.zeros((r, min(WIDEST, CELLS // r)), np.bool_)  # of each partition: the hole, then labels from 0 on
+    if not seen.size or not _over_rows(n, lambda first, last: _mark(labels, seen, first, last)):
+        return None
+    widths = seen[:, 1:].sum(axis=1)
+    complete = not seen[:, 0].any()
+    if not widths.all():
+        return None
+    dtype = code_dtype(int(widths.max()))
+    places = (np.cumsum(seen, axis=1) - seen[:, :1] - 1).astype(dtype)
+    places[:, 0] = np.array(-1).astype(dtype)
+    codes = np.empty((n, r), dtype)
+    if not _over_rows(n, lambda first, last: _look_up(labels, places, codes, first, last)):
+        return None
+    values = [np.flatnonzero(row[1:]).astype(labels.dtype) for row in seen]
+    return Coded(codes, widths.astype("int64"), complete), values
+
+
+def _over_rows(n, task):
+    """Tell whether a task is content with all rows."""
+    wrong = []
+    threads.over_spans(n, SPAN, lambda first, last: None if task(first, last) else wrong.append(first), alone=False)
+    return not wrong
+
+
+@kernel
+def _mark(labels, seen, first, last):
+    """Mark the labels of some rows; return whether all are small and none is below -1."""
+    beyond = seen.shape[1] - 1
+    for x in range(first, last):
+        for i in range(labels.shape[1]):
+            label = np.int64(labels[x, i])
+            if label >= beyond or label < -1:
+                return False
+            if not seen[i, label + 1]:  # most are: other threads read what nobody writes to
+                seen[i, label + 1] = True
+    return True
+
+
+@kernel
+def _look_up(labels, places, codes, first, last):
+    """Find the codes of some rows; return whether each has a label."""
+    for x in range(first, last):
+        n_known = 0
+        for i in range(labels.shape[1]):
+            label = np.int64(labels[x, i])
+            codes[x, i] = places[i, label + 1]
+            n_known += label >= 0
+        if not n_known:
+            return False
+    return True
