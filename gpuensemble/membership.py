@@ -32,9 +32,9 @@ class Merged(NamedTuple):
 
 
 class Membership:
-    """A `Membership` is the n x C matrix H of r base partitions, C = sum of K_i: one 1 per row and observed partition.
+    """A `Membership` holds a table of base partitions, and multiplies with its one-hot matrix; all methods stand on it.
 
-    H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
+    The matrix H is n x C, C the number of clusters of all partitions: one 1 per row and observed partition. H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
     `Membership.from_labels`, which takes labels of any kind; the constructor takes codes.
 
     Parameters
@@ -94,10 +94,7 @@ class Membership:
 
     @classmethod
     def from_known_labels(cls, labels: Any, categories: list, device: str = "auto") -> tuple["Membership", int]:
-        """Do as `from_labels`, in the columns of another Membership's `categories`; also count labels not among them.
-
-        A label that is not known is a hole.
-        """
+        """Read `labels` to `device` in the columns of given `categories`; others are holes, and are counted as well."""
         device = choose_device(device, labels)
         coded, unknown = coding.from_known_labels(labels, categories)
         return cls._make(coded, categories, device), unknown
@@ -106,7 +103,7 @@ class Membership:
     def from_coded(
         cls, codes: Array, widths: Any, complete: bool, categories: list | None, device: str
     ) -> "Membership":
-        """Make the Membership of codes as `codes` holds them: none is checked, or copied except to another device."""
+        """Make a Membership of its parts: `codes`, `widths`, `complete`, `categories`; copied only to another `device`."""
         return cls._make(coding.Coded(codes, widths, complete), categories, device)
 
     @classmethod
@@ -138,7 +135,7 @@ class Membership:
 
     @_on_own_device
     def gather_sum(self, table: Any) -> Array:
-        """Return H @ table: for each row the sum of the table's rows of its clusters.
+        """Sum for each sample the rows of a table that belong to its clusters: H @ table.
 
         Parameters
         ----------
@@ -154,7 +151,7 @@ class Membership:
 
     @_on_own_device
     def scatter_add(self, rows: Any) -> Array:
-        """Return H.T @ rows, the adjoint of `gather_sum`: for each cluster the sum of the rows of its samples.
+        """Sum for each cluster the rows of its samples: H.T @ rows, the adjoint of `gather_sum`.
 
         Parameters
         ----------
@@ -170,13 +167,14 @@ class Membership:
 
     @_on_own_device
     def count(self, labels: Any, n_clusters: int, weight: Any = None) -> Array:
-        """Count H.T @ diag(weight) @ onehot(labels), the contingency table of a partition with all base partitions.
+        """Count the contingency table of a partition with all base partitions: H.T @ diag(weight) @ onehot(labels).
 
         Parameters
         ----------
         labels : array of n integers
             0 .. n_clusters - 1.
         n_clusters : int
+            The number of different labels.
         weight : array of n integers, optional
             Multiplicities, not negative; all 1 by default.
 
@@ -197,7 +195,7 @@ class Membership:
 
     @_on_own_device
     def degrees(self, weight: Any = None) -> Array:
-        """Return the degree of each row, the sum of the sizes of its clusters: the row sums of H @ H.T, n integers."""
+        """Return the degree of each row, the sum of the sizes of its clusters, n integers; `weight` as in `count`."""
         return products.gather_sum(self, self.sizes(weight)[:, None])[:, 0]
 
     def _multiplicity(self, weight: Any) -> Array | None:
@@ -251,7 +249,7 @@ class Membership:
 
     @_on_own_device
     def coassociation(self, rows: slice = slice(None), missing: str = "ignore", dtype: str = "float64") -> Array:
-        """Build a dense block of rows of the co-association matrix S = H @ H.T / r.
+        """Build a dense block of rows of the co-association matrix: S = H @ H.T / r.
 
         Parameters
         ----------
@@ -262,6 +260,7 @@ class Membership:
             over the partitions that saw both, so that 0 means unknown. "seen": agreements / (partitions that saw
             both), NaN where none did; this is the S of `stability`.
         dtype : {"float64", "float32"}
+            The type of the block.
 
         Returns
         -------
@@ -283,23 +282,23 @@ class Membership:
 
     @_on_own_device
     def coassociation_dot(self, x: Any) -> Array:
-        """Return S @ x for S = H @ H.T / r and an n x K array, through H: S is not built."""
+        """Multiply the co-association matrix, which is not built, with an n x K array `x`."""
         return products.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
 
     @_on_own_device
     def take(self, rows: Array | slice) -> "Membership":
-        """Take some rows: a slice gives a view, an array of integers on the codes' device a copy."""
+        """Take some `rows`: a slice gives a view, an array of integers on the codes' device a copy."""
         coded = coding.Coded(self.codes[rows], self.widths, self.complete)
         return self._make(coded, self.categories, self.device)
 
     @_on_own_device
     def partitions(self, first: int, last: int) -> "Membership":
-        """Return the Membership of partitions first .. last - 1 alone, a copy."""
+        """Return the Membership of the partitions from `first` to before `last` alone, a copy."""
         codes = namespace(self.codes).ascontiguousarray(self.codes[:, first:last])
         return self._make(coding.Coded(codes, self.widths[first:last], self.complete), None, self.device)
 
     def filled(self, codes: Array) -> "Membership":
-        """Return the Membership of other codes of the same partitions, without holes; nothing is checked or copied."""
+        """Return the Membership of other `codes` of the same partitions, without holes; nothing is checked or copied."""
         return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
 
     @_on_own_device
@@ -338,6 +337,7 @@ def coassociation(
     device : str
         "auto", "cpu", "cuda" or "cuda:N": where to work. The block comes back in the caller's library.
     dtype : {"float64", "float32"}
+        The type of the block.
 
     Returns
     -------
