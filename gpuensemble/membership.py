@@ -34,7 +34,8 @@ class Merged(NamedTuple):
 class Membership:
     """A `Membership` holds a table of base partitions, and multiplies with its one-hot matrix; all methods stand on it.
 
-    The matrix H is n x C, C the number of clusters of all partitions: one 1 per row and observed partition. H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
+    The matrix H is n x C, C the number of clusters of all partitions: one 1 per row and observed partition. H is never
+    built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
     `Membership.from_labels`, which takes labels of any kind; the constructor takes codes.
 
     Parameters
@@ -103,7 +104,7 @@ class Membership:
     def from_coded(
         cls, codes: Array, widths: Any, complete: bool, categories: list | None, device: str
     ) -> "Membership":
-        """Make a Membership of its parts: `codes`, `widths`, `complete`, `categories`; copied only to another `device`."""
+        """Make one of `codes`, `widths`, `complete`, `categories` as they are; copied only to another `device`."""
         return cls._make(coding.Coded(codes, widths, complete), categories, device)
 
     @classmethod
@@ -298,7 +299,7 @@ class Membership:
         return self._make(coding.Coded(codes, self.widths[first:last], self.complete), None, self.device)
 
     def filled(self, codes: Array) -> "Membership":
-        """Return the Membership of other `codes` of the same partitions, without holes; nothing is checked or copied."""
+        """Return the Membership of other `codes` of the same partitions, without holes; nothing is checked."""
         return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
 
     @_on_own_device

@@ -232,9 +232,8 @@ def tensor_nuclear_symmetric(x: Array, tau: float, multiplicity: Array | None = 
 
     The Fourier slices are the sum and the difference of both, so that two calls of `nuclear_symmetric` do.
 
-    With multiplicities row and column i of X stand for d_i equal ones: the large matrices have the singular
-    values of ``D^1/2 X D^1/2``, and ``D^-1/2 prox(D^1/2 X D^1/2) D^-1/2`` is what
-    their prox has once of each row and column.
+    With multiplicities row and column i of X stand for d_i equal ones: the large matrices have the singular values of
+    ``D^1/2 X D^1/2``, and ``D^-1/2 prox(D^1/2 X D^1/2) D^-1/2`` is what their prox has once of each row and column.
 
     Parameters
     ----------

@@ -61,9 +61,9 @@ class _Point(NamedTuple):
 def cayley_step(x: Any, grad: Any, step: Any) -> Array:
     """Move a matrix with orthonormal columns against a gradient, along a curve of such matrices.
 
-    The point is (I + step W)^-1 (I - step W) x, where W = grad x' - x grad'. Its columns are orthonormal as those of x are, and a small step descends (Wen and Yin, Lemma 3; PCE, Theorem 1).
-    No n x n matrix is made: half of the 2K x 2K system of their Lemma 4 is eliminated, which leaves one of K x K whose
-    singular values are at least 1.
+    The point is (I + step W)^-1 (I - step W) x, where W = grad x' - x grad'. Its columns are orthonormal as those of x
+    are, and a small step descends (Wen and Yin, Lemma 3; PCE, Theorem 1). No n x n matrix is made: half of the 2K x 2K
+    system of their Lemma 4 is eliminated, which leaves one of K x K whose singular values are at least 1.
 
     Parameters
     ----------

@@ -16,12 +16,12 @@ MAX_PASSES = 6  # of the block iteration
 class NuclearSequence:
     """This thresholds the singular values of real matrices in a sequence, in place; each starts from the one before.
 
-    Each matrix is near the one before. A call makes of ``X = U diag(s) V'`` the matrix
-    ``U diag((s - tau w)_+) V'``, as `nuclear` does. The singular vectors of the last result,
-    and a few random columns, start a block power iteration, which finds those of a result of low rank in a few
-    products. The smallest singular value of the block tells whether others may pass their thresholds, and the last turn
-    of its vectors how accurate they are; if that is not enough, a full decomposition follows. Width and passes of the
-    next block are adapted. A block is tried only if it is no wider than a third of the matrix.
+    Each matrix is near the one before. A call makes of ``X = U diag(s) V'`` the matrix ``U diag((s - tau w)_+) V'``, as
+    `nuclear` does. The singular vectors of the last result, and a few random columns, start a block power iteration,
+    which finds those of a result of low rank in a few products. The smallest singular value of the block tells whether
+    others may pass their thresholds, and the last turn of its vectors how accurate they are; if that is not enough, a
+    full decomposition follows. Width and passes of the next block are adapted. A block is tried only if it is no wider
+    than a third of the matrix.
 
     Parameters
     ----------

@@ -30,8 +30,9 @@ class VMeasure(NamedTuple):
 def nmi(y: Any, z: Any) -> float:
     """Score how alike two partitions are by the normalised mutual information.
 
-    It is I(y, z) / sqrt(H(y) H(z)): the geometric mean of the entropies normalises. This is scikit-learn's `normalized_mutual_info_score` with ``average_method="geometric"``, also in its conventions:
-    it is 1 if both partitions are a single cluster, 0 if only one of them is.
+    It is I(y, z) / sqrt(H(y) H(z)): the geometric mean of the entropies normalises. This is scikit-learn's
+    `normalized_mutual_info_score` with ``average_method="geometric"``, also in its conventions: it is 1 if both
+    partitions are a single cluster, 0 if only one of them is.
 
     Parameters
     ----------
@@ -57,10 +58,11 @@ def nmi(y: Any, z: Any) -> float:
 def ami(y: Any, z: Any) -> float:
     """Score how alike two partitions are by the adjusted mutual information, which is corrected for chance.
 
-    It is (I - E) / ((H(y) + H(z)) / 2 - E), E the mean mutual information I of shuffled labels. It is 0 on average for random labels with these cluster sizes, however many clusters there are, where `nmi` grows
-    with their number. This is scikit-learn's `adjusted_mutual_info_score`, also in its conventions. E is exact: sizes
-    that are equal share their part of it, and a sum ends where its terms no longer count, so that it takes about
-    (distinct pairs of sizes) * sqrt(size) steps.
+    It is (I - E) / ((H(y) + H(z)) / 2 - E), E the mean mutual information I of shuffled labels. It is 0 on average for
+    random labels with these cluster sizes, however many clusters there are, where `nmi` grows with their number. This
+    is scikit-learn's `adjusted_mutual_info_score`, also in its conventions. E is exact: sizes that are equal share
+    their part of it, and a sum ends where its terms no longer count, so that it takes about (distinct pairs of sizes) *
+    sqrt(size) steps.
 
     Parameters
     ----------
