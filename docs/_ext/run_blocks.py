@@ -26,7 +26,7 @@ BIN = os.path.dirname(sys.executable)
 
 
 def run_python(source: str, names: dict[str, Any], page: str) -> tuple[str, list[nodes.Node]]:
-    """Run a block; return what it said, with the value of its last line unless that drew something, and its pictures."""
+    """Run a block; return what it said, with the value of its last line unless that drew something, and pictures."""
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     with contextlib.redirect_stdout(io.StringIO()) as said, warnings.catch_warnings(record=True) as warned:
@@ -38,7 +38,7 @@ def run_python(source: str, names: dict[str, Any], page: str) -> tuple[str, list
             print(f"{warning.category.__name__}: {warning.message}")
         if value is not None and not drawn:
             print(value if isinstance(value, str) else repr(value))
-    return said.getvalue(), drawn
+    return said.getvalue().rstrip(), drawn
 
 
 def pictures() -> list[nodes.Node]:
@@ -88,7 +88,7 @@ class RunBlocks(SphinxTransform):
             block.replace_self(nodes.literal_block(text, text, language="console"))
         if block.get("language") == "python":
             said, drawn = run_python(block.astext(), names, self.env.docname)
-            below = [nodes.literal_block(said, said.rstrip(), language="text", classes=["output"])] if said else []
+            below = [nodes.literal_block(said, said, language="text", classes=["output"])] if said else []
             block.parent.insert(block.parent.index(block) + 1, [*below, *drawn])
 
 
