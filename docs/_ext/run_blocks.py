@@ -22,6 +22,7 @@ from sphinx.errors import ExtensionError
 from sphinx.transforms import SphinxTransform
 
 matplotlib.use("Agg")
+os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "error")
 BIN = os.path.dirname(sys.executable)
 
 
