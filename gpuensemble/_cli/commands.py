@@ -5,11 +5,12 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from gpuensemble import metrics, segments
 from gpuensemble._array.devices import to_host
-from gpuensemble._cli import demo, files, h5ad
+from gpuensemble._cli import demo, h5ad
+from gpuensemble._cli.tables import files, recognition
 from gpuensemble.estimators._base import registry
 
 SCORES = ("accuracy", "nmi", "ari", "purity", "precision", "recall", "f1")
@@ -25,10 +26,12 @@ def fit(
     plot: str | None,
     confidence: bool,
     settings: list[str],
-    id_column: str | None,
+    drop: list[str],
+    id_column: str | Literal[False] | None,
     header: bool | None,
     keys: list[str] | None,
     key_added: str | None,
+    sep: str | None,
     verbose: int,
 ) -> dict[str, Any]:
     """Find the consensus of a table of labels."""
@@ -40,7 +43,9 @@ def fit(
     h5ad.refuse_options(path, keys=keys, **{"key-added": key_added})
     files.check_output(out)
     figure = None if plot is None else demo.new_figure(plot)
-    table = files.read_labels(path, id_column, header)
+    table = files.read_labels(path, id_column, header, sep, tuple(drop))
+    if id_column is not False:
+        recognition.refuse_ids_among_labels(table.values, path)
     estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **_parsed(settings))
     report = _consensus(estimator, table, table.values, out, confidence) | {"partitions": table.values.shape[1]}
     if plot is not None:
@@ -57,13 +62,14 @@ def fit_views(
     device: str,
     out: str | None,
     settings: list[str],
-    id_column: str | None,
+    id_column: str | Literal[False] | None,
     header: bool | None,
+    sep: str | None,
     verbose: int,
 ) -> dict[str, Any]:
     """Find the consensus of several tables of features of the same samples."""
     files.check_output(out)
-    views = [files.read_features(path, id_column, header) for path in paths]
+    views = [files.read_features(path, id_column, header, sep=sep) for path in paths]
     table, matrices, present = files.joined(views)
     estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **_parsed(settings))
     more = {} if present is None else {"present": present}
@@ -141,12 +147,18 @@ def _client(scheduler: str | None) -> Iterator[Any]:
 
 
 def score(
-    truth: str, found: str, columns: tuple[str | None, str | None], id_column: str | None, header: bool | None
+    truth: str,
+    found: str,
+    columns: tuple[str | None, str | None],
+    id_column: str | Literal[False] | None,
+    header: bool | None,
+    sep: str | None,
 ) -> dict[str, Any]:
-    """Score how well one partition agrees with another; rows are matched by their ids if both files have them."""
-    one, two = (files.read_labels(path, id_column, header) for path in (truth, found))
+    """Score how well one partition agrees with another; rows are matched by their ids if the files have them."""
+    one, two = (files.read_labels(path, id_column, header, sep) for path in (truth, found))
+    files.refuse_some_ids([one, two])
     y, z = (table.labels(column) for table, column in zip((one, two), columns, strict=True))
-    if one.ids is not None and two.ids is not None:
+    if one.ids is not None:
         z = z.reindex(one.ids) if hasattr(z, "reindex") else z[two.ids.get_indexer(one.ids)]
         absent = one.ids.difference(two.ids, sort=False).append(two.ids.difference(one.ids, sort=False))
         if len(absent):

@@ -7,7 +7,8 @@ from gpuensemble import generate, metrics
 from gpuensemble._array.devices import choose_device
 from gpuensemble._array.random import generators
 from gpuensemble._array.threads import one_blas_thread
-from gpuensemble._cli import files, reports
+from gpuensemble._cli import reports
+from gpuensemble._cli.tables import files
 from gpuensemble._report.findings import of_features
 from gpuensemble.clustering import ConsensusClustering
 from gpuensemble.estimators._base import registry

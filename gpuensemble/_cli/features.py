@@ -1,10 +1,11 @@
 """The commands that take features: base partitions of them, and their consensus."""
 
 import time
-from typing import Any
+from typing import Any, Literal
 
 from gpuensemble._array.devices import to_host
-from gpuensemble._cli import demo, files, reports
+from gpuensemble._cli import demo, reports
+from gpuensemble._cli.tables import files
 from gpuensemble._report.findings import of_features
 from gpuensemble.clustering import WAYS, ConsensusClustering
 
@@ -24,14 +25,15 @@ def make_partitions(
     device: str,
     out: str | None,
     drop: list[str],
-    id_column: str | None,
+    id_column: str | Literal[False] | None,
     header: bool | None,
+    sep: str | None,
     verbose: int,
 ) -> dict[str, Any]:
     """Make base partitions of a table of features."""
     files.check_output(out)
     options = _options(how, clusters, ratio)
-    table = files.read_features(path, id_column, header, tuple(drop))
+    table = files.read_features(path, id_column, header, tuple(drop), sep)
     r = (20 if how in FEW else 100) if n_partitions is None else n_partitions
     common = {"random_state": seed, "device": device, "distance": distance, "verbose": verbose}
     labels = to_host(WAYS[how](table.values, clusters[0], r, **common, **options))
@@ -66,8 +68,9 @@ def cluster(
     tables: str | None,
     confidence: bool,
     drop: list[str],
-    id_column: str | None,
+    id_column: str | Literal[False] | None,
     header: bool | None,
+    sep: str | None,
     verbose: int,
 ) -> dict[str, Any]:
     """Find clusters of a table of features: base partitions, and their consensus."""
@@ -75,7 +78,7 @@ def cluster(
         files.check_output(file)
     reports.check(report, tables)
     figure = None if plot is None else demo.new_figure(plot)
-    table = files.read_features(path, id_column, header, tuple(drop))
+    table = files.read_features(path, id_column, header, tuple(drop), sep)
     estimator = ConsensusClustering(
         reports.numbers(clusters),
         partitions=how,

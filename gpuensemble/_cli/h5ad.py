@@ -9,7 +9,8 @@ from typing import Any
 
 from gpuensemble import anndata as of_cells
 from gpuensemble._array.devices import choose_device
-from gpuensemble._cli import demo, files
+from gpuensemble._cli import demo
+from gpuensemble._cli.tables import files
 from gpuensemble._tables.files import damage_named, naming, refuse_input, whole_file
 from gpuensemble.estimators._base import registry
 

@@ -3,9 +3,9 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from gpuensemble._cli import files
+from gpuensemble._cli.tables import files, recognition
 from gpuensemble._report import report as page
 from gpuensemble._report.findings import Findings, found_in
 
@@ -21,14 +21,17 @@ def of_labels(
     labels: str | None,
     seed: int,
     device: str,
-    id_column: str | None,
+    id_column: str | Literal[False] | None,
     header: bool | None,
+    sep: str | None,
     verbose: int,
 ) -> dict[str, Any]:
     """Write a report on the consensus of a table of labels."""
     check(out, tables)
     files.check_output(labels)
-    table = files.read_labels(path, id_column, header)
+    table = files.read_labels(path, id_column, header, sep)
+    if id_column is not False:
+        recognition.refuse_ids_among_labels(table.values, path)
     found = found_in(table.values, numbers(clusters), method, seed, device, verbose)
     columns = {"label": found.labels.to_numpy()} | write(found, out, tables, path)
     if labels is not None:

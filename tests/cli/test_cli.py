@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,10 +42,15 @@ def labels(tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments):
-    """The exit code, stdout and stderr of a command; arguments are split at spaces."""
+    """The exit code, stdout, and stderr without what was read; arguments are split at spaces."""
     code = main.main([part for argument in arguments for part in str(argument).split()])
     printed = capsys.readouterr()
-    return code, printed.out, printed.err
+    return code, printed.out, without_what_was_read(printed.err)
+
+
+def without_what_was_read(err):
+    """What is on stderr, without the lines that say what a file was taken for."""
+    return re.sub(r"gpuensemble: \S+: \d+ samples x \d+ (partitions|features), .*\n", "", err)
 
 
 def test_demo_improves_on_its_base_partitions(capsys, tmp_path, monkeypatch):
@@ -195,7 +201,11 @@ BAD = {
     "a seed": ("demo --seed -1", "`random_state` must be None, an integer of at least 0 or a generator, got -1."),
     "a picture": ("demo --plot heat.gif", "`heat.gif` must end in one of .png, .pdf, .svg."),
     "no file": ("fit none.csv -k 2", "`none.csv` must be a file that is there, got none."),
-    "an ending": ("fit truth.txt -k 2", "`truth.txt` must end in one of .csv, .tsv, .parquet, .npy, .npz."),
+    "an ending": (
+        "fit truth.xls -k 2",
+        "`truth.xls` must end in one of .csv, .tsv, .txt, .csv.gz, .tsv.gz, .txt.gz, .csv.zst, .tsv.zst, .txt.zst, "
+        ".parquet, .npy, .npz.",
+    ),
     "a folder": (
         "fit labels.csv -k 2 --out no/c.csv",
         "`no/c.csv` must be in a folder that is there and can be written to.",
@@ -252,7 +262,6 @@ BAD = {
 def test_bad_input_is_one_sentence_and_exit_code_2(capsys, labels, monkeypatch, command, message):
     monkeypatch.setattr(bench_cases, "CASES", ())
     monkeypatch.setattr(harness, "COPY_BYTES", 1 << 12)
-    Path("truth.txt").write_text("")
     Path("empty.csv").write_text("id,x\na,u\nb,\nc,u\n")
     Path("features.csv").write_text("id,x\na,0.5\nb,1\nc,1\n")
     Path("one.csv").write_text("label\n1\n")
@@ -427,11 +436,12 @@ def process(*arguments, cwd, **more):
 
 def test_a_process_prints_no_traceback(labels, tmp_path):
     done = process("fit", "labels.csv", "-k", "4", "--device", "cpu", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    read = "gpuensemble: labels.csv: 80 samples x 8 partitions, names in the first line, ids in the first column\n"
+    assert (done.returncode, done.stderr) == (0, read)
     assert len(done.stdout.splitlines()) == 81
     done = process("fit", "labels.csv", "-k", "0", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "gpuensemble: `n_clusters` must be between 1 and n_samples=80, got 0.\n"
+    assert done.stderr == read + "gpuensemble: `n_clusters` must be between 1 and n_samples=80, got 0.\n"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are POSIX")
@@ -444,5 +454,5 @@ def test_a_full_disk_leaves_nothing_behind(labels, tmp_path):
     command = "fit labels.csv -k 4 --device cpu --out c.csv".split()  # noqa: SIM905
     done = process(*command, cwd=tmp_path, preexec_fn=limit)
     assert done.returncode == 2
-    assert done.stderr == "gpuensemble: c.csv: File too large.\n"
+    assert without_what_was_read(done.stderr) == "gpuensemble: c.csv: File too large.\n"
     assert sorted(os.listdir(tmp_path)) == ["labels.csv", "truth.csv"]

@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
 import gpuensemble as ge
-from gpuensemble._cli import files
+from gpuensemble._cli.tables import files
 
 
 @pytest.fixture
@@ -161,20 +161,20 @@ def test_features_in_text(write):
 
 REFUSED = {
     "no file": (None, "t.csv", "must be a file that is there, got none."),
-    "an ending": ("a,b\n", "t.xls", "must end in one of .csv, .tsv, .parquet, .npy, .npz."),
+    "an ending": ("a,b\n", "t.xls", "must end in one of .csv, .tsv, .txt, .csv.gz, .tsv.gz, "),
     "nothing in it": ("", "t.csv", "must hold a table, got an empty file."),
     "a header alone": ("id,a\n", "t.csv", "must have at least one row, got none below the header."),
     "ids alone": ("id\nx\ny\n", "t.csv", "must have a column beside the ids, got 'id' alone."),
-    "a long line": ("a,b\n1,2,3\n", "t.csv", "must be a table of CSV: Expected 2 fields in line 2, saw 3."),
+    "a long line": ("a,b\n1,2,3\n", "t.csv", "must be a table separated by ',': Expected 2 fields in line 2, saw 3."),
     "a short line": ("a,b\n1,2\n1\n", "t.csv", "must have lines of one length, got 2 cells in most and 1 in line 3."),
     "a hole in a vector": (
         "a\nx\n\ny\n",
         "t.csv",
         "must have lines of one length, got 1 cells in most and 0 in line 3.",
     ),
-    "an open quote": ('a,b\n"1,2\n', "t.csv", "must be a table of CSV: EOF inside string starting at row 1."),
+    "an open quote": ('a,b\n"1,2\n', "t.csv", "must be a table separated by ',': EOF inside string starting at row 1."),
     "another encoding": (b"a,b\n\xff\xfe,2\n", "t.csv", "must be text in UTF-8, got byte 0xff."),
-    "an id twice": ("id,a\nx,1\nx,2\n", "t.csv", "must have every id once, got 'x' twice."),
+    "an id twice": ("id,a\nx,1\nx,2\n", "t.csv", "must have every id once, got 'x' twice in column 'id'; --id names"),
     "an empty id": ("id,a\nx,1\n,2\n", "t.csv", "must have an id in every row, got none in row 1."),
     "a name twice": ("id,a,a\nx,1,2\n", "t.csv", "must have a different name for each column, got 'a' twice."),
     "no Parquet": (b"PAR0 nothing", "t.parquet", "must be a Parquet file: "),
@@ -245,6 +245,8 @@ def test_text_among_features_is_named(write):
 
 @pytest.mark.parametrize("ending", files.ENDINGS)
 def test_what_is_written_is_read_again(write, tmp_path, ending):
+    if ending.endswith(".zst"):
+        pytest.importorskip("zstandard", reason="zstandard is not installed")
     table = files.read_labels(write("id,a\n007,x\nb,x\n"))
     path = str(tmp_path / f"out{ending}")
     files.write(path, {"label": np.array([4, 0], "int32")}, table)
@@ -304,6 +306,20 @@ def test_views_are_joined_by_their_ids(write, tmp_path):
     _, views, present = files.joined([one, one])
     assert present is None
     np.testing.assert_array_equal(views[1], one.values)
-    short = files.read_features(write("b\n1.5\n", "three.csv"))
-    with pytest.raises(ValueError, match=r"must have ids, or as many rows as .*, 2, got 1"):
-        files.joined([one, short])
+
+
+def test_views_without_ids_are_joined_by_their_order(write):
+    one, two = (files.read_features(write(f"b\n1.5\n{more}", f"{i}.csv")) for i, more in enumerate(["", "2.5\n"]))
+    table, (a, b), present = files.joined([one, one])
+    assert (table.ids, a.tolist(), b.tolist(), present) == (None, [[1.5]], [[1.5]], None)
+    with pytest.raises(ValueError, match=r"1\.csv` must have ids, or as many rows as .*0\.csv`, 1, got 2\."):
+        files.joined([one, two])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_ids_in_one_view_only_are_refused(write, order):
+    """As many rows in each: nobody knows whether they are in the same order."""
+    one = files.read_features(write("id,a\nx,1\ny,2\n", "one.csv"))
+    two = files.read_features(write("a\n1.5\n2.5\n", "two.csv"))
+    with pytest.raises(ValueError, match=r"two\.csv` must have ids, as `.*one\.csv` has, got none; --id says"):
+        files.joined([one, two][::order])

@@ -12,7 +12,7 @@ import pytest
 import zarr
 
 import gpuensemble as ge
-from gpuensemble._cli import files
+from gpuensemble._cli.tables import files
 from gpuensemble._tables import sources
 from support import ensemble
 

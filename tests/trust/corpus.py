@@ -49,7 +49,7 @@ def command(*arguments: Any) -> dict[str, Any]:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([*map(str, arguments), "--device", "cpu", "--json"])
-    lines = err.getvalue().splitlines()
+    lines = [line for line in err.getvalue().splitlines() if not TAKEN_FOR.match(line)]
     told = [line for line in lines if not (line.startswith("gpuensemble: warning: ") and OWN_WARNING.search(line))]
     if code == 0 and not told:
         return json.loads(out.getvalue()).get("table", {})
@@ -59,6 +59,7 @@ def command(*arguments: Any) -> dict[str, Any]:
 
 
 OWN_WARNING = re.compile("has another label in every row|is more than there are distinct rows|only . are not empty")
+TAKEN_FOR = re.compile(r"gpuensemble: .*: \d+ samples x \d+ (partitions|features), ")  # on stderr, of every table
 
 
 def estimator(**more: Any) -> Any:

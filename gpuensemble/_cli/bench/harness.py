@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import namespace, on, to_device
-from gpuensemble._cli import files
 from gpuensemble._cli.bench import machine
+from gpuensemble._cli.tables import files
 
 COPY_BYTES = 1 << 28  # larger than any cache
 
