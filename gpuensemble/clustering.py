@@ -8,13 +8,14 @@ from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from gpuensemble import generate
-from gpuensemble._array import checks, csr, random
+from gpuensemble._array import checks, csr, frames, random
 from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._graphs import search
 from gpuensemble._graphs.nearest import METRICS
 from gpuensemble._inspection.choose import choose_k, numbers
 from gpuensemble.estimators._base import registry
+from gpuensemble.estimators._base.labels import NamedColumns
 from gpuensemble.generate._common import matrix
 
 VOTERS = 5  # rows nearest to a new one, by whose votes it gets a label
@@ -37,7 +38,7 @@ WAYS: dict[str, Callable] = {
 }
 
 
-class ConsensusClustering(ClusterMixin, BaseEstimator):
+class ConsensusClustering(NamedColumns, ClusterMixin, BaseEstimator):
     """Cluster features by the consensus of many partitions of them.
 
     Parameters
@@ -82,6 +83,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         What `choose_k` found, if it chose the number of clusters.
     n_features_in_ : int
         The number of columns.
+    feature_names_in_ : array of text
+        The names of the columns, if X was a frame that names them by text; `predict` refuses others.
 
     Notes
     -----
@@ -129,7 +132,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : n x d matrix
-            Dense or sparse, of NumPy, SciPy or CuPy, or a DataFrame.
+            Dense or sparse, of NumPy, SciPy, CuPy or any library that speaks `__array__` or DLPack; a frame of pandas,
+            polars, pyarrow or any that speaks Arrow; or a dict of columns. Results are arrays of NumPy, or of CuPy.
         y : ignored
             Here for scikit-learn's pipelines.
 
@@ -139,6 +143,7 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             The fitted estimator.
         """
         checks.choice(self.distance, "distance", METRICS)
+        X = frames.features(X)
         rows, device, _ = self._rows(X)
         n, r = rows.shape[0], checks.integer(self.n_partitions, "n_partitions", 1)
         k, seed = self._number(X, n)
@@ -150,7 +155,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
         self.consensus_ = consensus.fit(base)
         self.base_labels_, self.labels_, self.n_clusters_ = base, self.consensus_.labels_, k
         self.confidence_ = getattr(self.consensus_, "confidence_", None)
-        self.n_features_in_, self.device_, self._fitted_rows = rows.shape[1], device, rows
+        self.device_, self._fitted_rows = device, rows
+        self._remember_columns(X, rows.shape[1])
         return self
 
     def predict(self, X: Any) -> Array:
@@ -167,6 +173,8 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             The cluster of each row; a row that `fit` saw keeps its label, or that of the first row equal to it.
         """
         check_is_fitted(self)
+        X = frames.features(X)
+        self._check_columns(X, "X")
         rows, device, home = self._rows(X)
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(f"`X` must have n_features={self.n_features_in_} columns, got {rows.shape[1]}.")
@@ -176,6 +184,11 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             near, square = search.nearest_others(new, seen, min(VOTERS, len(seen.square)))
             labels = _voted(near, square, to_device(self.labels_, device))
         return to_device(labels, home)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _rows(self, X: Any) -> tuple[Any, str, str]:
         """Check features; return them on the device, the device, and the device of the caller."""
@@ -210,6 +223,7 @@ class ConsensusClustering(ClusterMixin, BaseEstimator):
             options = {"distance": self.distance, "random_state": seed, "device": self.device, "verbose": self.verbose}
             return WAYS[self.partitions](X, k, r, **options | (self.partition_params or {}))
         table = self.partitions(X, k, r, seed) if callable(self.partitions) else self.partitions
+        table = frames.table(table)
         shape, n = getattr(table, "shape", None), checks.n_rows(X)
         if shape is None or len(shape) != 2 or shape[0] != n:
             raise ValueError(f"`partitions` must be a table of labels with n_samples={n} rows, got {shown(table)}.")

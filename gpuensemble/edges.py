@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy.sparse import csr_array
 
-from gpuensemble._array import checks, csr, random
+from gpuensemble._array import checks, csr, frames, random
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device, to_host
 from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._graphs import edges as of_edges
@@ -107,6 +107,7 @@ class EdgeConsensus(LabelConsensus):
         self
             The fitted estimator.
         """
+        labels = frames.table(labels)
         resolution = checks.number(self.resolution, "resolution", 0)
         checks.choice(self.method, "method", ("louvain", "leiden"))
         (rng,) = random.generators(self.random_state, 1)

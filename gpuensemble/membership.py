@@ -2,24 +2,12 @@
 
 import functools
 import operator
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuensemble._array import checks, coding
+from gpuensemble._array import checks, coding, csr, frames
 from gpuensemble._array import rows as code_rows
-from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
+from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on_own_device, to_device
 from gpuensemble._kernels import products
-
-
-def _on_own_device(method: Callable) -> Callable:
-    """Run a method with the device of the codes as CuPy's current device."""
-
-    @functools.wraps(method)
-    def wrapped(self, *args, **kwargs):
-        with on(self.device):
-            return method(self, *args, **kwargs)
-
-    return wrapped
 
 
 class Merged(NamedTuple):
@@ -84,11 +72,14 @@ class Membership:
         Parameters
         ----------
         labels : n x r table
-            NumPy or CuPy array, pandas DataFrame, or list of rows. Labels are whole numbers that are not negative, or
-            any hashable values; a hole is NaN, None, pandas' NA or -1. Every row and every column needs a label.
+            An array of NumPy, CuPy or any library that speaks `__array__`, DLPack or `__cuda_array_interface__`; a
+            frame of pandas, polars, pyarrow or any that speaks Arrow; a dict of columns; a list of rows, or of fitted
+            clusterers with `labels_`. Labels are whole numbers that are not negative, or any hashable values; a hole is
+            NaN, None, null, NA or -1. Every row and every column needs a label.
         device : str
             "auto", "cpu", "cuda" or "cuda:N".
         """
+        labels = frames.table(labels)
         device = choose_device(device, labels)
         coded, categories = coding.from_labels(labels)
         return cls._make(coded, categories, device)
@@ -96,9 +87,19 @@ class Membership:
     @classmethod
     def from_known_labels(cls, labels: Any, categories: list, device: str = "auto") -> tuple["Membership", int]:
         """Read `labels` to `device` in the columns of given `categories`; others are holes, and are counted as well."""
+        labels = frames.table(labels)
         device = choose_device(device, labels)
         coded, unknown = coding.from_known_labels(labels, categories)
         return cls._make(coded, categories, device), unknown
+
+    @classmethod
+    def from_onehot(cls, H: Any, offsets: Any, device: str = "auto") -> "Membership":
+        """Make the Membership on `device` of the n x C one-hot matrix `H` itself, dense or sparse.
+
+        `offsets` are the first column of each partition, then C. A row without a 1 in a partition has a hole there.
+        """
+        device = choose_device(device, csr.entries(H))
+        return cls._make(coding.from_onehot(H, offsets), None, device)
 
     @classmethod
     def from_coded(
@@ -134,7 +135,13 @@ class Membership:
         """Say where the codes are: "cpu" or "cuda:N"."""
         return device_of(self.codes)
 
-    @_on_own_device
+    @on_own_device
+    def labels(self) -> Array:
+        """Return the codes as a table of labels for any estimator: n x r int32, -1 for a hole."""
+        xp = namespace(self.codes)
+        return xp.where(self.codes == xp.iinfo(self.codes.dtype).max, -1, self.codes.astype("int32"))
+
+    @on_own_device
     def gather_sum(self, table: Any) -> Array:
         """Sum for each sample the rows of a table that belong to its clusters: H @ table.
 
@@ -150,7 +157,7 @@ class Membership:
         table = checks.table(table, "table", self.device, self.n_columns, "n_columns", (*checks.FLOATS, "int64"))
         return products.gather_sum(self, table)
 
-    @_on_own_device
+    @on_own_device
     def scatter_add(self, rows: Any) -> Array:
         """Sum for each cluster the rows of its samples: H.T @ rows, the adjoint of `gather_sum`.
 
@@ -166,7 +173,7 @@ class Membership:
         rows = checks.table(rows, "rows", self.device, len(self.codes), "n_samples")
         return products.scatter_add(self, rows)
 
-    @_on_own_device
+    @on_own_device
     def count(self, labels: Any, n_clusters: int, weight: Any = None) -> Array:
         """Count the contingency table of a partition with all base partitions: H.T @ diag(weight) @ onehot(labels).
 
@@ -187,14 +194,14 @@ class Membership:
         labels = checks.labels(labels, "labels", self.device, len(self.codes), n_clusters)
         return products.count(self, labels, self._multiplicity(weight), n_clusters)
 
-    @_on_own_device
+    @on_own_device
     def sizes(self, weight: Any = None) -> Array:
         """Return the size of each cluster, its column's sum in H, as C integers; `weight` is that of `count`."""
         weight = self._multiplicity(weight)
         one_cluster = namespace(self.codes).zeros(len(self.codes), "int32")
         return products.count(self, one_cluster, weight, 1)[:, 0]
 
-    @_on_own_device
+    @on_own_device
     def degrees(self, weight: Any = None) -> Array:
         """Return the degree of each row, the sum of the sizes of its clusters, n integers; `weight` as in `count`."""
         return products.gather_sum(self, self.sizes(weight)[:, None])[:, 0]
@@ -204,7 +211,7 @@ class Membership:
             return None
         return checks.counts(weight, "weight", self.device, len(self.codes), times=self.codes.shape[1])
 
-    @_on_own_device
+    @on_own_device
     def assign(self, table: Any, per_partition: Any = None, weight: Any = None) -> tuple[Array, Array]:
         """Find the cheapest of K choices for each row, without the n x K costs.
 
@@ -248,7 +255,7 @@ class Membership:
         parts = parts.astype(table.dtype)
         return functools.reduce(operator.add, parts)[None] if self.complete else parts
 
-    @_on_own_device
+    @on_own_device
     def coassociation(self, rows: slice = slice(None), missing: str = "ignore", dtype: str = "float64") -> Array:
         """Build a dense block of rows of the co-association matrix: S = H @ H.T / r.
 
@@ -261,11 +268,7 @@ class Membership:
             over the partitions that saw both, so that 0 means unknown. "seen": agreements / (partitions that saw
             both), NaN where none did; this is the S of `stability`.
         dtype : {"float64", "float32"}
-            The type of the block.
-
-        Returns
-        -------
-        array, len(rows) x n
+            The type of the block, which is len(rows) x n.
         """
         checks.choice(missing, "missing", ("ignore", "signed", "seen"))
         checks.choice(dtype, "dtype", ("float64", "float32"))
@@ -281,18 +284,18 @@ class Membership:
         both = 2 * agree - net
         return xp.where(both > 0, agree / xp.maximum(both, 1), xp.nan).astype(dtype, copy=False)
 
-    @_on_own_device
+    @on_own_device
     def coassociation_dot(self, x: Any) -> Array:
         """Multiply the co-association matrix, which is not built, with an n x K array `x`."""
         return products.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
 
-    @_on_own_device
+    @on_own_device
     def take(self, rows: Array | slice) -> "Membership":
         """Take some `rows`: a slice gives a view, an array of integers on the codes' device a copy."""
         coded = coding.Coded(self.codes[rows], self.widths, self.complete)
         return self._make(coded, self.categories, self.device)
 
-    @_on_own_device
+    @on_own_device
     def partitions(self, first: int, last: int) -> "Membership":
         """Return the Membership of the partitions from `first` to before `last` alone, a copy."""
         codes = namespace(self.codes).ascontiguousarray(self.codes[:, first:last])
@@ -302,7 +305,7 @@ class Membership:
         """Return the Membership of other `codes` of the same partitions, without holes; nothing is checked."""
         return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
 
-    @_on_own_device
+    @on_own_device
     def merge(self) -> Merged:
         """Find the distinct rows, which row is which of them, and how often each occurs.
 
@@ -330,19 +333,15 @@ def coassociation(
     ----------
     labels : n x r table
         As in `Membership.from_labels`.
-    missing : {"ignore", "signed", "seen"}
-        "ignore": agreements / r. "signed": (agreements - disagreements) / r over the partitions that saw both. "seen":
-        agreements / (partitions that saw both), NaN where none did.
-    rows : slice
-        Which rows of the matrix.
+    missing, rows, dtype
+        As in `Membership.coassociation`.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N": where to work. The block comes back in the caller's library.
-    dtype : {"float64", "float32"}
-        The type of the block.
+        "auto", "cpu", "cuda" or "cuda:N": where to work. The block comes back in the caller's library, NumPy or CuPy.
 
     Returns
     -------
     array, len(rows) x n
     """
+    labels = frames.table(labels)
     block = Membership.from_labels(labels, device).coassociation(rows, missing, dtype)
     return to_device(block, device_of(labels))

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from gpuensemble._array import checks, csr, random
+from gpuensemble._array import checks, csr, frames, random
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
 from gpuensemble._graphs import search
 from gpuensemble._graphs.nearest import METHODS, METRICS, measured_recall, nearest_rows
@@ -44,7 +44,7 @@ def nearest(
     Parameters
     ----------
     X : n x d matrix
-        Dense or sparse, of NumPy, SciPy or CuPy, or a DataFrame. float32 stays float32; any other type becomes float64.
+        As in `ConsensusClustering.fit`. float32 stays float32; any other type becomes float64.
     n_neighbors : int
         How many, q; at most n - 1 are found.
     metric : {"sqeuclidean", "cosine"}
@@ -81,6 +81,7 @@ def nearest(
     checks.choice(metric, "metric", METRICS)
     checks.choice(method, "method", METHODS)
     n_neighbors, n_probes = checks.integer(n_neighbors, "n_neighbors", 1), checks.integer(n_probes, "n_probes", 1)
+    X = frames.features(X)
     entries = csr.entries(X)
     device, home = choose_device(device, entries), device_of(entries)
     with on(device):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuensemble._array import frames
 from gpuensemble._array.devices import Array, device_of, memory, namespace, to_device
 from gpuensemble._array.messages import as_float, shown
 
@@ -83,8 +84,11 @@ def fits(needed: int, what: str, device: str, instead: str) -> None:
 
 def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") -> Array:
     """Return a contiguous array of those kinds of dtype with `ndim` axes, moved to the device; lists become arrays."""
+    value = frames.array(value)
     if namespace(value) is np:
         value = np.asarray(value)
+        if value.dtype == object and "f" in kinds and all(isinstance(entry, numbers.Real) for entry in value.flat):
+            value = value.astype("float64")  # as numbers of several types in a DataFrame are
     if value.dtype.kind not in kinds:
         raise TypeError(f"`{name}` must hold {'numbers' if 'f' in kinds else 'integers'}, got dtype {value.dtype}.")
     if value.ndim != ndim:

@@ -2,13 +2,14 @@
 
 import numbers
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, csr, frames
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._array.frames import Names
 from gpuensemble._array.messages import shown
 
 
@@ -20,27 +21,13 @@ class Coded(NamedTuple):
     complete: bool
 
 
-class _Names(NamedTuple):
-    """These are the caller's names of the table, its rows and its columns: numbers, unless a DataFrame names them."""
-
-    table: str
-    rows: Sequence
-    columns: Sequence | None  # None: it is a vector
-
-    def place(self, i: int, row: int | None = None) -> str:
-        """Say where column i, or a label in it, is: " in row 2, column 1"; a vector has rows only."""
-        parts = [] if row is None else [f"row {shown(self.rows[row])}"]
-        if self.columns is not None:
-            parts.append(f"column {shown(self.columns[i])}")
-        return " in " + ", ".join(parts) if parts else ""
-
-
 def from_labels(labels: Any) -> tuple[Coded, list[np.ndarray]]:
-    """Read a table of labels (a NumPy or CuPy array, a DataFrame, or a list of rows; a hole is NaN, None, NA or -1).
+    """Read a table of labels, of any kind that `frames` knows; a hole is NaN, None, null, NA or -1.
 
     This returns the codes and, of each column, its label values in the order of the codes.
     """
-    columns, names = _columns(labels)
+    frames.warn_of_vectors(labels)
+    columns, names = frames.columns(labels)
     categories: list[np.ndarray] = []
 
     def coded():
@@ -62,7 +49,7 @@ class Scan(NamedTuple):
 
 def scan(labels: Any, first: int) -> Scan:
     """Look at some rows of a table, the first of which has the number `first`: some columns may be all holes."""
-    columns, names = _columns(labels, first)
+    columns, names = frames.columns(labels, first)
     found, complete = [], True
     seen: Array = False
     for i, column in enumerate(columns):
@@ -79,6 +66,8 @@ def scan(labels: Any, first: int) -> Scan:
 def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
     """Return the values of each column of a whole table, as `from_labels` finds them, and whether it has no hole."""
     lengths = {len(one.values) for one in scans}
+    if not lengths:
+        raise ValueError("`labels` must be a table of at least one sample x one partition, got no row.")
     if len(lengths) > 1:
         raise ValueError(f"`labels` must have as many columns in all its parts, got {sorted(lengths)}.")
     categories = []
@@ -89,9 +78,10 @@ def joined(scans: list[Scan]) -> tuple[list[np.ndarray], bool]:
         if all(part.dtype.kind in "biuf" for part in some):
             _refuse_merging(some, i)
             categories.append(np.unique(np.concatenate(some)))
-        else:  # in the order of their first occurrence
-            values = dict.fromkeys(value for part in some for value in part.tolist())
-            categories.append(np.fromiter(values, object, len(values)))
+        else:
+            distinct = dict.fromkeys(value for part in some for value in part.tolist())  # by first occurrence
+            values = np.fromiter(distinct, object, len(distinct))
+            categories.append(values[_in_order(values)])
     return categories, all(one.complete for one in scans)
 
 
@@ -107,7 +97,7 @@ def _refuse_merging(parts: list[np.ndarray], i: int) -> None:
 
 def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded, int]:
     """Return the codes of a table whose label values are known, and how many labels, now holes, are not among them."""
-    columns, names = _columns(labels)
+    columns, names = frames.columns(labels)
     if len(columns) != len(categories):
         raise ValueError(f"`labels` must have the {len(categories)} columns that `fit` saw, got {len(columns)}.")
     unknown = 0
@@ -127,7 +117,7 @@ def from_known_labels(labels: Any, categories: list[np.ndarray]) -> tuple[Coded,
 
 def from_vector(labels: Any, name: str) -> tuple[Coded, np.ndarray]:
     """Read a vector of labels, none missing (NumPy or CuPy array, Series, list): one column, and its label values."""
-    column, names = _vector(labels, name)
+    column, names = frames.vector(labels, name)
     local, values = _factorize(column, names, 0)
     missing = local < 0
     if bool(missing.any()):
@@ -160,10 +150,45 @@ def from_codes(codes: Any, widths: Any) -> Coded:
                 raise ValueError(f"`codes` must be {rule}, got {int(local[row])} in row {row}.")
             yield local, width
 
-    return _assemble(coded(), codes.shape[1], _Names("codes", range(codes.shape[0]), range(codes.shape[1])))
+    return _assemble(coded(), codes.shape[1], Names("codes", range(codes.shape[0]), range(codes.shape[1])))
 
 
-def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: _Names) -> Coded:
+def from_onehot(H: Any, offsets: Any) -> Coded:
+    """Read a one-hot matrix, dense or sparse, whose partitions begin at these columns; the last offset is its width."""
+    found = csr.matrix(H, "H", "cpu")
+    bounds = checks.array(offsets, "offsets", "cpu", 1, "iu").astype("int64")
+    (n, width), ends = found.shape, bounds[[0, -1]].tolist() if len(bounds) > 1 else []
+    if ends != [0, width] or bool((bounds[1:] <= bounds[:-1]).any()):
+        rule = f"the first column of each partition, then {width} = n_columns, from 0 on and rising"
+        raise ValueError(f"`offsets` must be {rule}, got {shown(bounds.tolist())}.")
+    row, column, value = _entries(found)
+    if bool((value != 1).any()):
+        raise ValueError(f"`H` must be 1 where a sample is in a cluster, else 0, got {value[value != 1][0]:g}.")
+    partition = np.searchsorted(bounds, column, "right") - 1
+    codes = np.full((n, len(bounds) - 1), -1, "int32")
+    codes[row, partition] = column - bounds[partition]
+    _refuse_two(row, partition, codes.shape[1])
+    return from_codes(codes, np.diff(bounds))
+
+
+def _entries(H: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return row, column and value of each entry that is not 0."""
+    if not isinstance(H, csr.Csr):
+        row, column = np.nonzero(H)
+        return row, column, H[row, column]
+    there = H.data != 0
+    return H.rows()[there], H.indices[there], H.data[there]
+
+
+def _refuse_two(row: np.ndarray, partition: np.ndarray, r: int) -> None:
+    """Raise if a row is in two clusters of a partition."""
+    cells, counts = np.unique(row.astype("int64") * r + partition, return_counts=True)
+    if bool((counts > 1).any()):
+        at, i = divmod(int(cells[counts > 1][0]), r)
+        raise ValueError(f"`H` must have one 1 at most in each partition, got more in row {at}, partition {i}.")
+
+
+def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: Names) -> Coded:
     """Put columns of codes (-1 is a hole) and their widths side by side, in the narrowest type that holds them all."""
     n = len(names.rows)
     codes: Array = None
@@ -180,7 +205,7 @@ def _assemble(coded: Iterator[tuple[Array, int]], r: int, names: _Names) -> Code
     return Coded(codes, np.array(widths, "int64"), complete)
 
 
-def _check_seen(seen: Array, names: _Names) -> None:
+def _check_seen(seen: Array, names: Names) -> None:
     if not bool(seen.all()):
         row = names.rows[int((~seen).argmax())]
         raise ValueError(f"`{names.table}` must have a label in every row, got only missing ones in row {shown(row)}.")
@@ -199,70 +224,7 @@ def _widen(codes: Array, width: int) -> Array:
     return namespace(codes).where(codes == np.iinfo(codes.dtype).max, -1, codes.astype("int32")).astype(name)
 
 
-def _columns(labels: Any, first: int = 0) -> tuple[list, _Names]:
-    """Return the columns of the table and the names; rows without a name are numbered from `first`."""
-    if hasattr(labels, "iloc") and hasattr(labels, "columns"):
-        columns = [labels.iloc[:, i] for i in range(labels.shape[1])]
-        names = _Names("labels", labels.index, labels.columns)
-        shape = labels.shape
-    elif isinstance(labels, list | tuple):
-        columns, shape = _from_rows(labels)
-        names = _Names("labels", range(first, first + shape[0]), range(len(columns)))
-    elif isinstance(labels, np.ndarray) or namespace(labels) is not np:
-        labels = _unmasked(labels)
-        shape = labels.shape
-        columns = list(labels.T) if len(shape) == 2 else []
-        names = _Names("labels", range(first, first + (shape[0] if shape else 0)), range(len(columns)))
-    elif hasattr(labels, "tocsr"):
-        raise TypeError(f"`labels` must be a dense table, got a sparse {type(labels).__name__}.")
-    else:
-        raise TypeError(
-            f"`labels` must be a NumPy or CuPy array, a DataFrame or a list of rows, got {type(labels).__name__}."
-        )
-    if len(shape) != 2 or 0 in shape:
-        raise ValueError(f"`labels` must be a table of at least one sample x one partition, got shape {tuple(shape)}.")
-    return columns, names
-
-
-def _vector(labels: Any, name: str) -> tuple[Any, _Names]:
-    """Return the one column that a vector is, and its names."""
-    if isinstance(labels, list | tuple):
-        labels = np.fromiter(labels, object, len(labels))
-    elif isinstance(labels, np.ndarray):
-        labels = _unmasked(labels)
-    elif namespace(labels) is np and not hasattr(labels, "iloc"):
-        raise TypeError(f"`{name}` must be a NumPy or CuPy array, a Series or a list, got {type(labels).__name__}.")
-    if len(labels.shape) != 1 or not len(labels):
-        raise ValueError(f"`{name}` must be a vector of at least one label, got shape {tuple(labels.shape)}.")
-    return labels, _Names(name, getattr(labels, "index", range(len(labels))), None)
-
-
-def _unmasked(labels: Array) -> Array:
-    """Turn a masked array into objects, with None where it is masked; return any other array itself."""
-    if isinstance(labels, np.matrix):
-        return np.asarray(labels)
-    if not isinstance(labels, np.ma.MaskedArray):
-        return labels
-    masked, labels = np.ma.getmaskarray(labels), labels.data.astype(object)
-    labels[masked] = None
-    return labels
-
-
-def _from_rows(rows: list | tuple) -> tuple[list, tuple]:
-    """Return the columns of a list of rows as objects: NumPy would turn None or NaN beside a string into text."""
-    if not all(isinstance(row, list | tuple | np.ndarray) for row in rows):
-        return [], (len(rows),)
-    lengths = [len(row) for row in rows]
-    for row, length in enumerate(lengths):
-        if length != lengths[0]:
-            raise ValueError(
-                f"`labels` must have rows of one length, got {lengths[0]} labels in row 0 and {length} in row {row}."
-            )
-    columns = [np.fromiter(column, object, len(rows)) for column in zip(*rows, strict=True)]
-    return columns, (len(rows), len(columns))
-
-
-def _factorize(column: Any, names: _Names, i: int) -> tuple[Array, np.ndarray]:
+def _factorize(column: Any, names: Names, i: int) -> tuple[Array, np.ndarray]:
     """Return the codes of one column, -1 for a hole, and its distinct values."""
     kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
     if kind in "biuf":
@@ -275,7 +237,7 @@ def _factorize(column: Any, names: _Names, i: int) -> tuple[Array, np.ndarray]:
     raise TypeError(f"`{names.table}` must hold {rule}, got dtype {column.dtype}{names.place(i)}.")
 
 
-def _refuse_no_characters(column: np.ndarray, names: _Names, i: int) -> None:
+def _refuse_no_characters(column: np.ndarray, names: Names, i: int) -> None:
     """Raise if a number in an array of text stands for no character, as in a damaged file: Python trusts them all."""
     numbers_of = np.ascontiguousarray(column).view(f"{column.dtype.str[0]}u4").reshape(len(column), -1)
     bad = (numbers_of > sys.maxunicode).any(1)
@@ -284,7 +246,7 @@ def _refuse_no_characters(column: np.ndarray, names: _Names, i: int) -> None:
         raise ValueError(f"`{names.table}` must hold text of Unicode, got a character that is none{place}.")
 
 
-def _factorize_objects(column: Any, names: _Names, i: int) -> tuple[np.ndarray, np.ndarray]:
+def _factorize_objects(column: Any, names: Names, i: int) -> tuple[np.ndarray, np.ndarray]:
     import pandas
 
     try:
@@ -294,9 +256,16 @@ def _factorize_objects(column: Any, names: _Names, i: int) -> tuple[np.ndarray, 
             f"`{names.table}` must hold hashable values, got one that is not{names.place(i)}: {error}."
         ) from None
     values = np.fromiter(values, object, len(values))
-    keep = np.array([not (_is_number(value) and value == -1) for value in values], bool)
-    renumbered = np.append(np.where(keep, np.cumsum(keep) - 1, -1), -1)  # the last stands for -1
+    keep = [code for code in _in_order(values) if not (_is_number(values[code]) and values[code] == -1)]
+    renumbered = np.full(len(values) + 1, -1)  # the last stands for -1
+    renumbered[keep] = np.arange(len(keep))
     return renumbered[local], values[keep]
+
+
+def _in_order(values: np.ndarray) -> list[int]:
+    """Return the order of the codes of distinct objects: numbers ascend, as those of arrays do; others stay."""
+    codes = range(len(values))
+    return sorted(codes, key=values.__getitem__) if all(map(_is_number, values)) else list(codes)
 
 
 def _factorize_numbers(column: Array) -> tuple[Array, np.ndarray]:
@@ -328,7 +297,7 @@ def _distinct(observed: Array) -> tuple[Array, Array]:
     return (xp.nonzero(present)[0] + int(low)).astype(observed.dtype), (xp.cumsum(present) - 1)[index]
 
 
-def _check_values(local: Array, values: np.ndarray, names: _Names, i: int) -> None:
+def _check_values(local: Array, values: np.ndarray, names: Names, i: int) -> None:
     """Raise if a label is a number that is not whole, or negative: it is more likely a mistake than a label."""
     if not len(values):
         raise ValueError(f"`{names.table}` must have a label in every column, got only missing ones{names.place(i)}.")

@@ -1,9 +1,11 @@
 """This file finds the library of the arrays at hand, chooses a device and moves data: it alone names both libraries."""
 
 import contextlib
+import functools
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from gpuensemble._array.messages import shown
 Array = Any  # numpy.ndarray or cupy.ndarray
 # where a container's limit is written, in the second and the first version of control groups
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+DLPACK_CUDA = (2, 13)  # device memory, and memory that host and device share
 
 
 def namespace(*arrays: Array) -> Any:
@@ -98,6 +102,22 @@ def to_device(array: Array, device: str) -> Array:
         return cupy.asarray(array)
 
 
+def is_on_cuda(value: Any) -> bool:
+    """Tell whether an array of another library is on a CUDA device, by the protocol that it speaks."""
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    return hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in DLPACK_CUDA
+
+
+def from_cuda(value: Any) -> Array:
+    """Return an array of another library on a CUDA device as one of CuPy, without a copy."""
+    try:
+        import cupy
+    except ImportError:
+        raise ImportError(f"An array on a CUDA device, {type(value).__name__}, needs CuPy: {why_no_cuda()}.") from None
+    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
+
+
 def to_host(array: Array) -> numpy.ndarray:
     """Return the array as a NumPy array."""
     return to_device(array, "cpu")
@@ -110,3 +130,14 @@ def on(device: str) -> contextlib.AbstractContextManager:
     import cupy
 
     return cupy.cuda.Device(int(device.removeprefix("cuda:")))
+
+
+def on_own_device(method: Callable) -> Callable:
+    """Run a method with the device of its object as CuPy's current device."""
+
+    @functools.wraps(method)
+    def wrapped(self, *args, **kwargs):
+        with on(self.device):
+            return method(self, *args, **kwargs)
+
+    return wrapped

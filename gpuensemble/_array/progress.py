@@ -9,7 +9,10 @@ from typing import Any
 def bar(
     description: str, verbose: int, total: int | None = None, unit: str = "it", done: int = 0
 ) -> Iterator[Callable]:
-    """Give a function show(n, **facts) to call after n further steps; it shows nothing unless `verbose`."""
+    """Give a function show(n, **facts) to call after n further steps; it shows nothing unless `verbose`.
+
+    `doing` among the facts takes the place of the description.
+    """
     if not verbose:
         yield lambda n=1, **facts: None
         return
@@ -17,7 +20,9 @@ def bar(
 
     with tqdm(desc=description, total=total, unit=unit, initial=done) as shown:
 
-        def show(n: int = 1, **facts: Any) -> None:
+        def show(n: int = 1, *, doing: str | None = None, **facts: Any) -> None:
+            if doing is not None:
+                shown.set_description(doing, refresh=not n)
             shown.set_postfix(facts, refresh=False)
             shown.update(n)
 

@@ -85,6 +85,7 @@ def parser() -> argparse.ArgumentParser:
             *("truth.csv consensus.csv", "truth.csv consensus.csv --at-least ari=0.8"),
         )
     )
+    _doctor(command("warm-up", "kernels compiled before they are needed, once for an installation", ""))
     _doctor(command("doctor", "versions, devices, and every kernel and method checked here", "", "--device cuda:1"))
     _benching(
         command(

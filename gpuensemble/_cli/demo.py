@@ -1,6 +1,5 @@
 """The demo does the main job on bundled data: base partitions of handwritten digits, every method, scores and times."""
 
-import time
 from typing import Any
 
 from gpuensemble import generate, metrics
@@ -9,6 +8,7 @@ from gpuensemble._array.random import generators
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._cli import reports
 from gpuensemble._cli.tables import files
+from gpuensemble._cli.warm_up import Stopwatch
 from gpuensemble._report.findings import of_features
 from gpuensemble.clustering import ConsensusClustering
 from gpuensemble.estimators._base import registry
@@ -42,10 +42,10 @@ def run(
     with one_blas_thread():  # so few samples: more threads would only wait for each other
         for method in (one for one in registry.methods().values() if not one.missing):
             some = slice(0, SQUARE if method.square else None)
-            start = time.perf_counter()
+            watch = Stopwatch()
             estimator = method.make(n_clusters, seed, device, verbose)
             found = estimator.fit_predict(views if method.of_views else labels[some])
-            row = {"method": method.title, "samples": len(found), "seconds": time.perf_counter() - start}
+            row = {"method": method.title, "samples": len(found), "seconds": watch.seconds()}
             rows.append(row | _score(truth[some], found))
             consensus = found if method.name == SHOWN else consensus
     said: dict[str, Any] = {"samples": len(features), "partitions": partitions, "device": device}
@@ -70,9 +70,9 @@ def _of_features(features: Any, truth: Any, n_clusters: int, seed: int, device: 
         ("k-means, best of 10", KMeans(n_clusters, n_init=10, random_state=seed)),
         ("ConsensusClustering of features", ConsensusClustering(n_clusters, random_state=seed, device=device)),
     ):
-        start = time.perf_counter()
+        watch = Stopwatch()
         found = estimator.fit_predict(features)
-        row = {"method": name, "samples": len(found), "seconds": time.perf_counter() - start}
+        row = {"method": name, "samples": len(found), "seconds": watch.seconds()}
         rows.append(row | _score(truth, found))
     return rows
 

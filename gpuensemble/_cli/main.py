@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gpuensemble._cli import commands, demo, features, reports
+from gpuensemble._cli import commands, demo, features, reports, warm_up
 from gpuensemble._cli.arguments import parser
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.doctor import run as doctor
@@ -63,6 +63,11 @@ def _demo(**options: Any) -> tuple[Any, str, int]:
     return report, demo.table(report), 0
 
 
+def _warm_up(device: str) -> tuple[Any, str, int]:
+    report = warm_up.run(device)
+    return report, warm_up.told(report), 0
+
+
 def _doctor(device: str) -> tuple[Any, str, int]:
     report = doctor.run(device)
     return report, doctor.table(report), int(report["failed"] > 0)
@@ -70,7 +75,8 @@ def _doctor(device: str) -> tuple[Any, str, int]:
 
 def _bench(device: str, samples: int, repeat: int, only: str, out: str | None, quiet: bool) -> tuple[Any, str, int]:
     files.check_output(out, (".json",))
-    report = bench_cases.run(device, samples, repeat, only, lambda line: None if quiet else print(line, flush=True))
+    show = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
+    report = bench_cases.run(device, samples, repeat, only, show, _verbose())
     if out is not None:
         files.write_json(out, report)
     differ = [result["case"] for result in report["results"] if not result["agree"]]
@@ -139,6 +145,7 @@ RUN: dict[str, Callable[..., tuple[Any, str, int]]] = {
     "generate": _generate,
     "fit-segments": _fit_segments,
     "score": _score,
+    "warm-up": _warm_up,
     "doctor": _doctor,
     "bench": _bench,
 }

@@ -16,7 +16,7 @@ def nearest_rows(rows: Rows, q: int, method: str, n_probes: int, rng: Any) -> tu
     """Find the q nearest of every row, at most all others, and say how they were searched."""
     n, d = rows.X.shape
     if n < 2:
-        raise ValueError(f"`X` must have at least two rows to have neighbours, got {n}.")
+        raise ValueError(f"`X` must have at least two rows to have neighbours, got n_samples={n}.")
     q = min(q, n - 1)
     if method == "auto":
         method = _method(n, d, rows.device)

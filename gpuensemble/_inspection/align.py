@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuensemble._array import frames
 from gpuensemble._array.devices import Array, device_of, namespace, on, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._inspection.inputs import checked
@@ -35,7 +36,8 @@ def align(labels: Any, reference: Any, *, device: str = "auto") -> Any:
     -------
     n x r table
         A DataFrame with the same index and columns, a list of lists, or an array in the caller's library, as `labels`
-        is. Its labels are those of the reference; an array of objects where these, or its holes, are no numbers.
+        is; a DataFrame of pandas for frames of other libraries and dicts, an array of NumPy for other arrays. Its
+        labels are those of the reference; an array of objects where these, or its holes, are no numbers.
 
     Examples
     --------
@@ -43,6 +45,7 @@ def align(labels: Any, reference: Any, *, device: str = "auto") -> Any:
     >>> ge.align([[5, "x"], [5, "x"], [2, "y"], [2, None], [7, "y"]], [0, 0, 1, 1, 1])
     [[0, 0], [0, 0], [1, 1], [1, None], [2, 1]]
     """
+    labels = frames.table(labels)
     m, clusters, names = checked(labels, reference, "reference", device)
     with on(m.device):
         codes = aligned(m, clusters, len(names))

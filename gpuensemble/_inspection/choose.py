@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from gpuensemble._array import checks, random
+from gpuensemble._array import checks, frames, random
 from gpuensemble._array.devices import choose_device, on, to_device, to_host
 from gpuensemble._array.messages import shown
 from gpuensemble._array.progress import with_bar
@@ -157,6 +157,7 @@ def choose_k(
     """
     n_bootstrap, n_pairs = checks.integer(n_bootstrap, "n_bootstrap", 3), checks.integer(n_pairs, "n_pairs", 1)
     of_features = makes_partitions(consensus)
+    data = frames.features(data) if of_features else frames.table(data)
     make = maker(consensus.consensus if of_features else consensus, "consensus", choose_device(device, data))
     seeds = random.generators(random_state, 1)[0].integers(0, 2**31, 5).tolist()
     if of_features:

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuensemble._array import frames
 from gpuensemble._array.devices import device_of, namespace, on, to_device, to_host
 from gpuensemble._inspection.inputs import checked
 from gpuensemble.estimators.pce.fill import filled
@@ -35,11 +36,12 @@ def impute(labels: Any, consensus: Any, *, device: str = "auto") -> Imputed:
     Returns
     -------
     labels : n x r table
-        A copy of `labels`, filled with the caller's own label values, in the same kind of table.
+        A copy of `labels`, filled with the caller's own label values, in the same kind of table; a DataFrame of pandas
+        for frames of other libraries and dicts, an array of NumPy for other arrays.
     confidence : n x r table
         1 where there was a label, the share of the filled label among the labels of the sample's cluster in that
-        partition where there was a hole, NaN where the hole stays. A DataFrame if `labels` is one, else an array in the
-        caller's library.
+        partition where there was a hole, NaN where the hole stays. A DataFrame if `labels` is a frame, else an array in
+        the caller's library.
 
     Examples
     --------
@@ -48,6 +50,7 @@ def impute(labels: Any, consensus: Any, *, device: str = "auto") -> Imputed:
     >>> found.labels
     [[0, 'a'], [0, 'a'], [0, 'a'], [1, 'b'], [2, 'b']]
     """
+    labels = frames.table(labels)
     m, clusters, names = checked(labels, consensus, "consensus", device)
     with on(m.device):
         counts = to_host(m.count(clusters, len(names)))

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import coding
+from gpuensemble._array import coding, frames
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble.membership import Membership
@@ -20,6 +20,7 @@ class Inputs(NamedTuple):
 
 def checked(labels: Any, partition: Any, name: str, device: str) -> Inputs:
     """Read a table and a partition, which is a vector without holes or an estimator with `labels_`."""
+    labels = frames.table(labels)
     device = choose_device(device, labels)
     with on(device):
         m = Membership.from_labels(labels, device)

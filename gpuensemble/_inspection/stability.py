@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import namespace, on, to_device, to_host
 from gpuensemble._array.threads import spans
 from gpuensemble._inspection.bootstrap import kept_shares
@@ -87,7 +87,7 @@ def stability(
     -------
     Stability
         With the DataFrames `samples`, `clusters`, `partitions` and `item_consensus`, which have the index and the names
-        of the columns of `labels`, if it is a DataFrame, and the names of the clusters in `consensus`.
+        of the columns of `labels`, if it is a frame, and the names of the clusters in `consensus`.
 
     Notes
     -----
@@ -106,6 +106,7 @@ def stability(
     >>> found.clusters["consensus"].round(2).to_dict()
     {'x': 1.0, 'y': 0.67}
     """
+    labels = frames.table(labels)
     inputs = checked(labels, consensus, "consensus", device)
     n_bootstrap = checks.integer(n_bootstrap, "n_bootstrap", 0)
     _refuse_many(inputs.m, len(inputs.names))

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import choose_device, on, to_device, to_host
 from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._inspection.inputs import Inputs, checked
@@ -123,6 +123,7 @@ def consensus_tree(labels: Any, leaves: Any = None, *, random_state: Any = None,
     >>> tree.newick()
     '(3:0.888889,(0:0.333333,2:0.333333):0.555556);'
     """
+    labels = frames.table(labels)
     inputs = _leaves(labels, leaves, random_state, choose_device(device, labels))
     with on(inputs.m.device):
         counts = counted(inputs)

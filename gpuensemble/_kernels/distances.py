@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuensemble._array.csr import row_sums
 from gpuensemble._array.devices import Array, namespace
-from gpuensemble._kernels.cpu.compiling import kernel, reordered
+from gpuensemble._kernels.cpu.compiling import inner, reordered
 
 LACKING = {"float32": 1e30, "float64": 1e200}  # stands for -log 0
 
@@ -157,75 +157,88 @@ def _x_log_x(x: Array) -> Array:
 
 # ------------------------------------------------------------------------------------------------ compiled for the CPU
 
-SQUARED, COSINE, KL, AGREEMENT = range(4)
-CODES = {"sqeuclidean": SQUARED, "cosine": COSINE, "kl": KL, "agreement": AGREEMENT}
+
+# The distance is "kl" if there is a background, of zeros where rows are not mixed with one, "agreement" if there are
+# shares, else "cosine" or "sqeuclidean". What is None is left out by the compiler.
 
 
 @reordered
-def fill_tables(kind, position, background, weight, lacking, table, offset):
+def fill_tables(cosine, background, shares, position, weight, lacking, table, offset):
     """Fill `table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters."""
-    factor, kept = -weight if kind == COSINE else -2 * weight, 1 - background.sum()
-    for c in range(len(offset)):
-        offset[c] = 0.0
+    kept = 1.0
+    if background is not None:
+        kept = _kept(background)
     for c in range(position.shape[0]):
-        square, behind = 0.0, 0.0
-        if kind == KL:
-            for j in range(position.shape[1]):
+        square, behind, factor = 0.0, 0.0, -weight if cosine else -2 * weight
+        for j in range(position.shape[1]):
+            if background is None:
+                table[j, c] = factor * position[c, j]
+                square += position[c, j] ** 2
+            if background is not None:
                 entry = weight * (-math.log(position[c, j]) if position[c, j] > 0 else lacking)
                 behind += background[j] * entry
                 table[j, c] = kept * entry
+        if background is not None:
             for j in range(position.shape[1]):
                 table[j, c] += behind
-        else:
-            for j in range(position.shape[1]):
-                table[j, c] = factor * position[c, j]
-                square += position[c, j] ** 2
-        if kind == SQUARED:
-            offset[c] = weight * square
+        offset[c] = 0.0 if cosine or shares is not None else weight * square
 
 
 @reordered
-def saved_by(kind, sums, background, mass, size):
+def saved_by(cosine, background, shares, sums, mass, size):
     """Return what the means of clusters save, as `saved` does; `size` becomes what their sums are divided by."""
-    saved, kept = 0.0, 1 - background.sum()
+    saved, kept = 0.0, 1.0
+    if background is not None:
+        kept = _kept(background)
     for c in range(sums.shape[0]):
         total, square = 0.0, 0.0
         for j in range(sums.shape[1]):
             total += sums[c, j]
             square += sums[c, j] ** 2
-        size[c] = math.sqrt(square) if kind == COSINE else total if kind == KL else mass[c]
-        if kind == COSINE:
-            saved += size[c]
-        elif kind == SQUARED and mass[c] > 0:
-            saved += square / mass[c]
-        elif kind == KL:
-            for j in range(sums.shape[1]):
-                s = kept * sums[c, j] + total * background[j]
-                saved += s * math.log(s / total) if s > 0 else 0.0
-        elif kind == AGREEMENT:
+        size[c] = math.sqrt(square) if cosine else mass[c]
+        if shares is not None:
             for j in range(sums.shape[1]):
                 s = sums[c, j]
                 saved += s * (s / _of_label(sums, j) - 1) if s > 0 else 0.0
+        elif background is not None:
+            size[c] = total
+            for j in range(sums.shape[1]):
+                s = kept * sums[c, j] + total * background[j]
+                saved += s * math.log(s / total) if s > 0 else 0.0
+        elif size[c] > 0:
+            saved += size[c] if cosine else square / size[c]
     return saved
 
 
 @reordered
-def place(kind, sums, background, size, weight, position, shift):
+def place(background, shares, sums, size, weight, position, shift):
     """Put the means of clusters into `position`, as `position` does; add the squares of their moves to `shift`."""
-    kept = 1 - background.sum()
+    kept = 1.0
+    if background is not None:
+        kept = _kept(background)
     for c in range(sums.shape[0]):
         factor, moved = kept / size[c] if size[c] > 0 else 0.0, 0.0
         for j in range(sums.shape[1]):
-            new = sums[c, j] * factor + background[j]
+            new = sums[c, j] * factor
+            if background is not None:
+                new += background[j]
+            if shares is not None:
+                new = sums[c, j] / max(_of_label(sums, j), 1e-300)
             moved += (new - position[c, j]) ** 2
             position[c, j] = new
-        if kind == AGREEMENT:
-            for j in range(sums.shape[1]):
-                position[c, j] = sums[c, j] / max(_of_label(sums, j), 1e-300)
         shift[c] += weight * moved
 
 
-@kernel
+@reordered
+def _kept(background):
+    """Return the share of a row that is not the background."""
+    total = 0.0
+    for j in range(len(background)):
+        total += background[j]
+    return 1 - total
+
+
+@inner
 def _of_label(sums, j):
     """Count the rows that have the label j."""
     found = 0.0

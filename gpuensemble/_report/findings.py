@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import choose_device, to_host
 from gpuensemble._inspection.bootstrap import maker
 from gpuensemble._inspection.choose import SAMPLE_ROWS, Choice, choose_k, makes_partitions, numbers
@@ -50,6 +50,7 @@ class Findings:
 
 def found_in(data: Any, n_clusters: Any, consensus: Any, seed: int, device: str, verbose: int) -> Findings:
     """Choose the number of clusters if there are several, find the consensus, and look at it."""
+    data = frames.features(data) if makes_partitions(consensus) else frames.table(data)
     if makes_partitions(consensus):
         given = {"n_clusters": n_clusters, "random_state": seed, "device": device, "verbose": verbose}
         index = data.index if hasattr(data, "iloc") else None

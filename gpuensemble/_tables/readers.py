@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._array.frames import columns, features, frame_of, warn_of_vectors
 from gpuensemble._array.threads import spans
 from gpuensemble._tables.files import UNREADABLE, damage_named, first_line
 from gpuensemble._tables.on_dask import delayed_parts, is_dask
@@ -105,19 +106,6 @@ class RowGroup:
             return frame_of(found)[list(self.columns)]
 
 
-def frame_of(table: Any) -> Any:
-    """Return a table of Arrow as a DataFrame, after a look at its text, which pandas takes on trust.
-
-    Integers with nulls become floats, unless they are so large that two of them might be one.
-    """
-    import pyarrow.compute
-
-    table.validate(full=True)
-    holey = [column for column in table.columns if pyarrow.types.is_integer(column.type) and column.null_count]
-    large = any((pyarrow.compute.max(column).as_py() or 0) > 2**53 for column in holey)
-    return table.to_pandas(integer_object_nulls=large)
-
-
 @dataclass(frozen=True)
 class Delayed:
     """This computes a part of a Dask collection, where there is no cluster."""
@@ -142,6 +130,9 @@ def readers(labels: Any, at_least: int = 1) -> list:
     if hasattr(labels, "iloc"):
         rows = _rows_of_block(len(labels), labels.shape[1], at_least)
         return [Held(labels.iloc[some]) for some in spans(len(labels), rows)]
+    if isinstance(labels, list | tuple):
+        warn_of_vectors(labels)
+        labels = np.column_stack(columns(labels)[0])  # of objects
     array = labels if isinstance(labels, np.ndarray) or namespace(labels) is not np else np.asarray(labels)
     return [Held(read()) for read in _slices(Held(to_host(array)), array, at_least)]
 
@@ -163,6 +154,7 @@ def opened_array(given: Any, name: str) -> Any:
     if isinstance(given, np.memmap):
         return _mapped(given)
     if not isinstance(given, str | Path):
+        given = features(given, name)
         return Held(to_host(given) if namespace(given) is not np else np.asarray(given))
     path = str(given)
     _check_there(path, name)

@@ -44,12 +44,13 @@ def table(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Ta
 
 def _codes(labels: Any) -> tuple[Any, Any, bool, list]:
     """Return n x r codes on disk, their widths, whether there is no hole, and the label values of each column."""
-    reads = readers.readers(labels)
-    first, scans = 0, []
-    for read in reads:
+    first, scans, reads = 0, [], []
+    for read in readers.readers(labels):
         rows = read()
-        scans.append(coding.scan(rows, first))
-        first += len(rows)
+        if len(rows):  # a part of a Dask DataFrame may have none
+            scans.append(coding.scan(rows, first))
+            reads.append(read)
+            first += len(rows)
     categories, complete = coding.joined(scans)
     widths = np.array([len(values) for values in categories], "int64")
     direct = _direct(labels, categories)
@@ -72,6 +73,8 @@ def _codes(labels: Any) -> tuple[Any, Any, bool, list]:
 
 def _direct(labels: Any, categories: list) -> Any:
     """Return the table itself if its labels are codes already: 0 .. K_i - 1 in one or two bytes, -1 for a hole."""
+    if is_dask(labels):
+        return None
     if isinstance(labels, str | Path):
         if not str(labels).endswith(".npy"):
             return None

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gpuensemble._array import checks, csr, threads
+from gpuensemble._array import checks, csr, frames, threads
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
 from gpuensemble._array.progress import with_bar
 
@@ -41,6 +41,7 @@ def matrix(X: Any, device: str, distance: str, distances: tuple, dtype: Any = No
     """Check the matrix; return it on the device, the device, and the device of the caller."""
     checks.choice(distance, "distance", distances)
     given = None if dtype is None else checks.floating(dtype)
+    X = frames.features(X)
     entries = csr.entries(X)
     device, home = choose_device(device, entries), device_of(entries)
     with on(device):

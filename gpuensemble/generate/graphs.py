@@ -48,8 +48,7 @@ def neighbor_graph(
     Parameters
     ----------
     X : n x d matrix
-        Dense or sparse, of NumPy, SciPy or CuPy, or a DataFrame. Columns count by their spread: scale them first if
-        their units differ.
+        As in `ConsensusClustering.fit`. Columns count by their spread: scale them first if their units differ.
     n_clusters : int
         The number of clusters, K, that the consensus is to have.
     n_partitions : int

@@ -31,7 +31,7 @@ def random_k(
     Parameters
     ----------
     X : n x d matrix
-        Dense or sparse, of NumPy, SciPy or CuPy, or a DataFrame. float32 stays float32; any other type becomes float64.
+        As in `ConsensusClustering.fit`. float32 stays float32; any other type becomes float64.
     n_partitions : int
         The number of partitions, r.
     k_range : pair of int, optional

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import choose_device, device_of, namespace, on, to_device
 from gpuensemble._tables import counts
 from gpuensemble._tables.blocks import whole
@@ -41,8 +41,8 @@ def pairwise(labels: Any, score: str = "nmi", *, device: str = "auto") -> Any:
     Returns
     -------
     r x r table
-        A DataFrame with the names of the columns if `labels` is one, else an array in the caller's library; NaN for two
-        partitions that have no sample in common.
+        A DataFrame with the names of the columns if `labels` is a frame or dict, else an array in the caller's library;
+        NaN for two partitions that have no sample in common.
 
     Examples
     --------
@@ -51,6 +51,7 @@ def pairwise(labels: Any, score: str = "nmi", *, device: str = "auto") -> Any:
     [[1.0, 1.0, -0.5], [1.0, 1.0, -0.5], [-0.5, -0.5, 1.0]]
     """
     of_table = SCORES[checks.choice(score, "score", tuple(SCORES))]
+    labels = frames.table(labels)
     device = choose_device(device, labels)
     with on(device):
         m = Membership.from_labels(labels, device)

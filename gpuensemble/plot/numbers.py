@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuensemble._array import frames
 from gpuensemble._array.messages import shown
 from gpuensemble.plot._common import (
     STYLES,
@@ -202,6 +203,7 @@ def coded(labels: Any) -> tuple[Any, np.ndarray, list]:
 
     from gpuensemble._array.devices import to_host
 
+    labels = frames.table(labels)
     frame = labels if hasattr(labels, "iloc") else pandas.DataFrame(to_host(labels))
     flat = frame.to_numpy(dtype=object).T.ravel()
     known = np.flatnonzero(~(pandas.isna(flat) | (flat == -1)))

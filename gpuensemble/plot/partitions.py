@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble import metrics
+from gpuensemble._array import frames
 from gpuensemble._array.devices import to_host
 from gpuensemble._inspection.inputs import checked
 from gpuensemble.plot._common import STYLES, UNKNOWN, axes, colours, described, legend, tree_order
@@ -41,6 +42,7 @@ def agreement(labels: Any, consensus: Any = None, *, names: Any = None, ax: Any 
     import pandas
 
     alone = consensus is None
+    labels = frames.table(labels)
     scores = np.asarray(to_host(metrics.pairwise(labels))) if alone else _with_consensus(labels, consensus)
     names = getattr(labels, "columns", range(len(scores))) if names is None else names
     order = tree_order(scores) if alone else np.argsort(-scores, kind="stable")

@@ -101,9 +101,9 @@ BAD = {
         np.array([[0x61, 0x61], [0x62, 0x61], [0x80000000, 0]], ">u4").view(">U2"),
         "`labels` must hold text of Unicode, got a character that is none in row 2, column 0.",
     ),
-    "text": ("abc", "`labels` must be a NumPy or CuPy array, a DataFrame or a list of rows, got str."),
+    "text": ("abc", "`labels` must be an array, a DataFrame, a dict of columns, a list of rows .* got str."),
     "nothing": (None, "got NoneType."),
-    "a Series": (pd.Series([1, 2]), "a DataFrame or a list of rows, got Series."),
+    "a Series": (pd.Series([1, 2]), "or of fitted clusterers, got Series."),
 }
 
 

@@ -352,7 +352,7 @@ def test_a_number_of_clusters_is_chosen_and_reported(capsys, tmp_path, monkeypat
 
 
 @pytest.mark.parametrize(
-    "command", ["demo", "cluster", "fit", "report", "fit-views", "generate", "score", "doctor", "bench"]
+    "command", ["demo", "cluster", "fit", "report", "fit-views", "generate", "score", "warm-up", "doctor", "bench"]
 )
 def test_every_command_has_help_with_examples_and_json(capsys, command):
     with pytest.raises(SystemExit) as error:
@@ -368,7 +368,9 @@ def test_progress_bars_are_for_terminals(capsys, labels, monkeypatch):
     fit = "fit labels.csv -k 4 --device cpu --method sec"
     assert run(capsys, fit)[2] == ""
     monkeypatch.setattr(main, "_verbose", lambda: 1)
-    assert "starts" in run(capsys, fit)[2]
+    said = run(capsys, fit)[2]
+    assert "start 1 of 1" in said
+    assert "iterations, at most" in said
 
 
 @pytest.fixture
@@ -456,3 +458,10 @@ def test_a_full_disk_leaves_nothing_behind(labels, tmp_path):
     assert done.returncode == 2
     assert without_what_was_read(done.stderr) == "gpuensemble: c.csv: File too large.\n"
     assert sorted(os.listdir(tmp_path)) == ["labels.csv", "truth.csv"]
+
+
+def test_warm_up_says_how_many_methods_are_ready(capsys):
+    code, out, err = run(capsys, "warm-up --device cpu")
+    assert (code, err) == (0, "")
+    ready = sum(not method.missing for method in all_methods().values())
+    assert out.startswith(f"kernels of {ready} methods are compiled, in ")

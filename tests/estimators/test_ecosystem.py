@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -25,36 +26,82 @@ from gpuensemble.estimators._base.registry import of_labels, of_views
 from support import ensemble
 
 NOT_LABELS = "feeds numbers that are not labels, which are refused; test_estimators.py has the same on labels"
-SENTENCE = "asks for scikit-learn's wording; ours is one sentence with name, rule and value"
-EXPECTED = {
+# What scikit-learn wants the error to say. Ours is one sentence with name, rule and value.
+WORDING = {
+    "check_complex_data": "Complex data not supported",
+    "check_estimators_empty_data_messages": "0 feature(s) (shape=(12, 0)) while a minimum of 1 is required",
+    "check_fit2d_predict1d": "Reshape your data",
+    "check_n_features_in_after_fitting": "X has 1 features, but the estimator is expecting 4 features as input",
+}
+OF_LABELS = {
     "check_clustering": NOT_LABELS,
-    "check_sample_weight_equivalence_on_dense_data": NOT_LABELS,
-    "check_positive_only_tag_during_fit": SENTENCE,
-    "check_complex_data": SENTENCE,
-    "check_estimators_empty_data_messages": SENTENCE,
-    "check_all_zero_sample_weights_error": SENTENCE,
-    "check_n_features_in_after_fitting": SENTENCE,
-    "check_fit2d_predict1d": SENTENCE,
-    "check_sample_weights_not_an_array": "an object that only has `__array__` is no table of labels",
+    "check_positive_only_tag_during_fit": "wants 'Negative values in data' of numbers that are not whole either",
 }
 OF_PREDICTION = {
-    *("check_all_zero_sample_weights_error", "check_n_features_in_after_fitting", "check_fit2d_predict1d"),
-    *("check_sample_weights_not_an_array", "check_sample_weight_equivalence_on_dense_data"),
+    "check_sample_weight_equivalence_on_dense_data": NOT_LABELS,
+    "check_all_zero_sample_weights_error": "wants an error with 'zero'; ours says 'nor all 0'",
+}
+OF_FEATURES = {
+    "check_dtype_object": "takes objects that are numbers, but wants 'argument must be a string or a number' of a dict",
+    "check_estimators_nan_inf": "wants an error with 'NaN'; ours says 'nan', as NumPy does",
 }
 STRICT = {"xfail_strict": True} if "xfail_strict" in inspect.signature(parametrize_with_checks).parameters else {}
 
 
 def expected_failures(estimator):
-    without = set() if hasattr(estimator, "predict") else OF_PREDICTION
-    return {name: reason for name, reason in EXPECTED.items() if name not in without}
+    """The checks of scikit-learn's that the estimator does not meet, each with the reason."""
+    wording = {name: f"wants an error with {words!r}; ours is another sentence" for name, words in WORDING.items()}
+    if isinstance(estimator, ge.ConsensusClustering):
+        return wording | OF_FEATURES
+    if hasattr(estimator, "predict"):
+        return wording | OF_LABELS | OF_PREDICTION
+    without = ("check_fit2d_predict1d", "check_n_features_in_after_fitting")
+    return {name: reason for name, reason in wording.items() if name not in without} | OF_LABELS
 
 
-@parametrize_with_checks(
-    [method.make(2, 0, "cpu") for method in of_labels().values()], expected_failed_checks=expected_failures, **STRICT
-)
+OF_ALL = [
+    *(method.make(2, 0, "cpu") for method in of_labels().values()),
+    *(
+        ge.ConsensusClustering(2, partitions=way, random_state=0, device="cpu")
+        for way in ("neighbor-graph", "random-k")
+    ),
+]
+
+
+@parametrize_with_checks(OF_ALL, expected_failed_checks=expected_failures, **STRICT)
 @pytest.mark.filterwarnings("ignore")  # few distinct rows, few iterations: scikit-learn's data are not ours
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("estimator", OF_ALL, ids=lambda estimator: type(estimator).__name__)
+def test_no_estimator_transforms_so_none_has_an_output_to_set(estimator):
+    assert not hasattr(estimator, "transform")
+    assert not hasattr(estimator, "set_output")
+
+
+def test_features_in_another_order_are_refused():
+    features, _ = make_blobs(40, centers=2, random_state=0)
+    frame = pd.DataFrame(features, columns=["x", "y"])
+    found = ge.ConsensusClustering(2, n_partitions=4, random_state=0, device="cpu").fit(frame)
+    assert list(found.feature_names_in_) == ["x", "y"]
+    assert ge.ConsensusClustering(2, n_partitions=4).fit(pl.DataFrame(frame.to_dict("list"))).n_features_in_ == 2
+    for given in (frame, pl.DataFrame(frame.to_dict("list")), features):
+        np.testing.assert_array_equal(found.predict(given), found.labels_)
+    message = r"^`X` must have the columns that `fit` saw, in that order, got 'y' instead of 'x'\.$"
+    for given in (frame[["y", "x"]], pl.DataFrame(frame.to_dict("list")).select("y", "x")):
+        with pytest.raises(ValueError, match=message):
+            found.predict(given)
+
+
+def test_objects_that_are_numbers_are_features():
+    features, _ = make_blobs(40, centers=2, random_state=0)
+    one, two = (
+        ge.generate.random_k(X, 3, (2, 4), random_state=0, device="cpu") for X in (features, features.astype(object))
+    )
+    np.testing.assert_array_equal(one, two)
+    with pytest.raises(TypeError, match=r"^`X` must hold numbers, got dtype object\.$"):
+        ge.generate.random_k(features.astype(str).astype(object), 3, (2, 4))
 
 
 def base_partitions(features):

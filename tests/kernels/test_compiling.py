@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import pty
 import subprocess
 import sys
 
@@ -57,3 +58,45 @@ def test_what_another_version_kept_is_made_anew(tmp_path):
 
 class Gone:
     """A class that is not there any more."""
+
+
+TOLD = """
+import gpuensemble as ge
+m = ge.Membership([[0, 0], [1, 1]], [2, 2], device="cpu")
+m.gather_sum([[1.0, 2.0]] * 4)
+m.count([0, 1], 2)
+"""
+
+
+def test_a_person_at_a_terminal_is_told_once_that_kernels_are_compiled(tmp_path):
+    def said():
+        """What a new process writes to stderr, which is a terminal."""
+        ours, theirs = pty.openpty()
+        place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", TOLD], stderr=theirs, env=place, check=True)
+        os.write(theirs, b"end")
+        found = b""
+        while not found.endswith(b"end"):
+            found += os.read(ours, 1 << 12)
+        os.close(ours)
+        os.close(theirs)
+        return found.decode().removesuffix("end").split("\r\n")
+
+    assert said() == ["gpuensemble: compiling kernels, once ...", ""]
+    assert said() == [""]
+
+
+def test_the_time_of_compiling_is_not_that_of_the_work(tmp_path):
+    program = """
+import time
+from gpuensemble._cli.warm_up import Stopwatch
+import gpuensemble as ge
+ge.Membership
+watch, start = Stopwatch(), time.perf_counter()
+ge.Membership([[0, 0], [1, 1]], [2, 2], device="cpu").gather_sum([[1.0, 2.0]] * 4)
+whole = time.perf_counter() - start
+print(0 < watch.compiling() < whole, abs(watch.compiling() + watch.seconds() - whole) < 0.1 * whole)
+"""
+    place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=place)
+    assert done.stdout.split() == ["True", "True"]

@@ -127,7 +127,7 @@ def test_threads_change_nothing(monkeypatch):
 
 
 BAD = {
-    "one row": (([[1.0]],), {}, ValueError, r"`X` must have at least two rows to have neighbours, got 1\."),
+    "one row": (([[1.0]],), {}, ValueError, r"`X` must have at least two rows to have neighbours, got n_samples=1\."),
     "metric": ((table(), 3, "l1"), {}, ValueError, r"`metric` must be one of 'sqeuclidean', 'cosine', got 'l1'\."),
     "method": ((table(),), {"method": "all"}, ValueError, r"`method` must be one of .*, got 'all'\."),
     "number": ((table(), 0), {}, ValueError, r"`n_neighbors` must be at least 1, got 0\."),

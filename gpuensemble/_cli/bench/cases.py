@@ -15,6 +15,7 @@ import numpy as np
 from gpuensemble import KCC, SEC, metrics, prox
 from gpuensemble._array import checks
 from gpuensemble._array.devices import choose_device, cuda_count, to_device, to_host
+from gpuensemble._array.progress import with_bar
 from gpuensemble._cli.bench import harness, machine
 from gpuensemble._cli.bench.harness import Case
 from gpuensemble._kmeans.features import lloyd as features
@@ -61,14 +62,16 @@ def ensemble(n: int, share: float = 0.6) -> Ensemble:
     return Ensemble(codes.astype("uint8"), matrix, truth, (rng.permutation(n) % K).astype("int32"))
 
 
-def run(device: str, samples: int, repeat: int, only: str, show: Callable[[str], None]) -> dict[str, Any]:
-    """Run the cases, showing each as it ends; report results, machine, versions and measured copy rates."""
+def run(
+    device: str, samples: int, repeat: int, only: str, show: Callable[[str], None], verbose: int = 0
+) -> dict[str, Any]:
+    """Run the cases, showing each as it ends, and a bar if `verbose`; report results, machine, versions, copy rates."""
     checks.integer(samples, "samples", K)
     checks.integer(repeat, "repeat", 1)
     devices = ["cpu", *(f"cuda:{i}" for i in range(cuda_count()))] if device == "auto" else [choose_device(device)]
     rates = {name: harness.copy_rate(name) for name in devices}
     results = []
-    for case in cases(devices, samples):
+    for case in cases(devices, samples, verbose):
         if only in case.name:
             results.append(harness.run(case, repeat))
             show(harness.line(results[-1], rates))
@@ -77,9 +80,9 @@ def run(device: str, samples: int, repeat: int, only: str, show: Callable[[str],
     return {"machine": machine.describe(), "copy_bytes_per_second": rates, "results": results}
 
 
-def cases(devices: list[str], samples: int) -> Iterator[Case]:
+def cases(devices: list[str], samples: int, verbose: int = 0) -> Iterator[Case]:
     """Yield all cases, one after the other, so that only one holds memory."""
-    for make in CASES:
+    for make in with_bar(CASES, "groups of cases", verbose, len(CASES), "group"):
         yield from make(devices, samples)
 
 

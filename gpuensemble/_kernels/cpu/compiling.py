@@ -1,11 +1,14 @@
 """Numba compiles the kernels without the GIL, keeps them on disk, and divides as NumPy does."""
 
 import pickle
+import sys
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.core import event
 
 
 def _can_keep() -> bool:
@@ -29,14 +32,50 @@ def _nothing() -> None:
 KEPT = _can_keep()
 
 
+class _Watch(event.Listener):
+    """This adds up the time that compiling takes, and tells a person at a terminal of it once."""
+
+    def __init__(self) -> None:
+        self.seconds, self._began, self._open, self._told = 0.0, 0.0, 0, False
+
+    def on_start(self, event: Any) -> None:
+        """Begin with the outermost of kernels that need each other."""
+        if not self._open:
+            self._began = time.perf_counter()
+        self._open += 1
+        ours = event.data["dispatcher"].py_func.__module__.startswith("gpuensemble.")
+        if ours and not self._told and sys.stderr is not None and sys.stderr.isatty():
+            print(f"gpuensemble: compiling kernels{', once' if KEPT else ''} ...", file=sys.stderr)
+            self._told = True
+
+    def on_end(self, event: Any) -> None:
+        """Stop with the outermost one; Numba compiles one at a time, whatever the number of threads."""
+        self._open -= 1
+        if not self._open:
+            self.seconds += time.perf_counter() - self._began
+
+
+WATCH = _Watch()
+event.register("numba:compile", WATCH)
+
+
+OPTIONS: Any = {"nogil": True, "error_model": "numpy"}
+FROM_KERNELS: Any = OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def kernel(function: Callable) -> Any:
     """Compile a function without the GIL."""
-    return _forgiving(numba.njit(nogil=True, cache=KEPT, error_model="numpy")(function))
+    return _forgiving(numba.njit(cache=KEPT, **OPTIONS)(function))
+
+
+def inner(function: Callable) -> Any:
+    """Compile a function that only kernels call; it is kept with them."""
+    return numba.njit(**FROM_KERNELS)(function)
 
 
 def reordered(function: Callable) -> Any:
-    """Compile a function whose sums over columns may be added up in any order, several at a time."""
-    return _forgiving(numba.njit(nogil=True, cache=KEPT, error_model="numpy", fastmath={"reassoc"})(function))
+    """Do `inner` for a function whose sums over columns may be added up in any order, several at a time."""
+    return numba.njit(fastmath={"reassoc"}, **FROM_KERNELS)(function)
 
 
 def _forgiving(dispatcher: Any) -> Any:

@@ -19,7 +19,7 @@ def step(features, state, found, shift) -> int:
     """Give each row the cheapest centre, and move it between the sums; return how many rows moved."""
     squared = features.distances[0] == "sqeuclidean"
     anew = "kl" in features.distances  # what rounding leaves of a sum that should be 0 has a logarithm
-    k = len(found.offset)
+    k, rounding = len(found.offset), rounding_of(features.dtype)
     space, offset = scores_and_offset(k, features.dtype)
     offset[0, :k] = found.offset
     tables = [_turned(part, table) for part, table in zip(features.parts, found.tables, strict=True)]
@@ -32,7 +32,7 @@ def step(features, state, found, shift) -> int:
         chosen = rows[begin : begin + BLOCK]
         before, out = state.labels[chosen], space[: len(chosen)]
         _scores(features, found, chosen, tables, buffers, out)
-        moved += choose(out, offset, k, chosen, features.square, squared, state.labels, state.margin)
+        moved += choose(out, offset, k, chosen, features.square, squared, rounding, state.labels, state.margin)
         if not anew:
             _move(features, state, chosen, before)
     if anew:
@@ -48,6 +48,11 @@ def scores_and_offset(k, dtype):
     return aligned((BLOCK, width), dtype), aligned((1, width), dtype)
 
 
+def rounding_of(dtype) -> float:
+    """Return by what share scores of this type may be wrong."""
+    return 64 * float(np.finfo(dtype).eps)
+
+
 def sum_up(features, state) -> None:
     """Make sums, counts and masses anew from the labels."""
     rows, before = np.arange(len(state.labels)), np.full(len(state.labels), -1, np.int32)
@@ -60,7 +65,7 @@ def sum_up(features, state) -> None:
 def count(features, state):
     """Find number and weight of the rows of each cluster in each block."""
     for present, counts, masses in zip(features.present, state.counts, state.masses, strict=True):
-        count_rows(state.labels, np.empty(0, bool) if present is None else present, state.weight, counts, masses)
+        count_rows(state.labels, present, state.weight, counts, masses)
 
 
 def scores(features, found):
@@ -119,8 +124,10 @@ def _move(features, state, chosen, before):
 @kernel
 def open_rows(labels, margin, shift):
     """Return the rows whose margin is used up by what their own centre and the fastest other one have moved."""
-    fastest = np.argmax(shift)
-    second = 0.0
+    fastest, second = 0, 0.0
+    for k in range(1, len(shift)):
+        if shift[k] > shift[fastest]:
+            fastest = k
     for k in range(len(shift)):
         if k != fastest:
             second = max(second, shift[k])
@@ -136,23 +143,22 @@ def open_rows(labels, margin, shift):
 
 @kernel
 def count_rows(labels, present, weight, counts, masses):
-    """Find number and weight of the rows of each cluster; if `present` is not empty, of those that are present."""
-    counts[:] = 0
-    masses[:] = 0
+    """Find number and weight of the rows of each cluster; unless `present` is None, of those that are present."""
+    for c in range(len(counts)):
+        counts[c], masses[c] = 0, 0.0
     step = min(1, len(weight) - 1)  # 0: one weight for all
     for x in range(len(labels)):
-        if labels[x] >= 0 and (not len(present) or present[x]):
+        if labels[x] >= 0 and (present is None or present[x]):
             counts[labels[x]] += 1
             masses[labels[x]] += weight[x * step]
 
 
 @kernel
-def choose(scores, offset, k, chosen, square, squared, labels, margin):
+def choose(scores, offset, k, chosen, square, squared, rounding, labels, margin):
     """Find the cheapest of k centres for each row and the margin to the second; return how many rows moved.
 
     The first of equal centres wins. Rows of `scores` and of `offset`, which has one, are whole cache lines.
     """
-    rounding = 64 * np.finfo(scores.dtype).eps
     one, infinite = scores.dtype.type(1), scores.dtype.type(np.inf)
     moved = 0
     for j in range(len(chosen)):

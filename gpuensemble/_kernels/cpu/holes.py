@@ -3,17 +3,17 @@
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import kernel
-from gpuensemble._kernels.cpu.membership import SPAN, codes_of, over_spans
+from gpuensemble._kernels.cpu.membership import SPAN, hole_of, over_spans
 
 
 def impute(m, observed, points, rotations, weighted, lengths) -> None:
     """Fill holes, as `impute` of estimators/pce/steps.py does; the hole code in m is a hole that holds nothing yet."""
-    task = (*codes_of(m), observed.codes, points, rotations, weighted, lengths)
+    task = (m.codes, hole_of(m.codes), m.offsets, observed.codes, points, rotations, weighted, lengths)
     over_spans(m, len(points), SPAN, lambda first, last: _impute(*task, first, last))
 
 
 @kernel
-def _impute(codes, hole, complete, offsets, observed, points, rotations, weighted, lengths, first, last):
+def _impute(codes, hole, offsets, observed, points, rotations, weighted, lengths, first, last):
     r, n_columns = codes.shape[1], points.shape[1]
     residual = np.empty(n_columns, points.dtype)
     for x in range(first, last):

@@ -9,10 +9,10 @@ import numpy as np
 
 from gpuensemble._array.csr import Csr, OneHot
 from gpuensemble._kernels.cpu import features as steps
-from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.tiles import DOT_ROWS, aligned, dot_width
 from gpuensemble._kernels.cpu.vector import dot_rows
-from gpuensemble._kernels.distances import AGREEMENT, CODES, KL, LACKING, SQUARED, fill_tables, place, saved_by
+from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
 
 
 def fits(features: Any) -> bool:
@@ -21,30 +21,15 @@ def fits(features: Any) -> bool:
     return not guide or (len(guide) == 1 and isinstance(guide[0], OneHot))
 
 
-class FeatureRows(NamedTuple):
-    """These are the rows of one block, dense or sparse, which of them are present, and the labels of the guide.
-
-    What there is not is an empty array of the same type, so that one compilation serves all cases.
-    """
-
-    dense: Any
-    data: Any
-    indices: Any
-    indptr: Any
-    present: Any
-    guide: Any
-
-
 class Clusters(NamedTuple):
     """This says what clusters are in one block, or in the guide; it is updated in place."""
 
-    kind: int  # one of CODES
+    cosine: bool
     weight: float  # of the block's distance
     sums: Any
     number: Any
     mass: Any
     position: Any
-    background: Any  # that rows are mixed with; zeros: none
 
 
 class Labelled(NamedTuple):
@@ -62,8 +47,8 @@ class Workspace(NamedTuple):
     table: Any
     space: Any
     offset: Any
-    buffer: Any
     lacking: float
+    rounding: float
 
 
 class Stop(NamedTuple):
@@ -80,149 +65,203 @@ def advance(features: Any, state: Any, position: list, empty: Any, shift: Any, s
 
     Labels, sums, counts and masses are then those of the last step, and positions those that it used. The call returns
     how many steps there were, how many rows the last one moved, and the objective before it.
+
+    What there is not is None: Numba leaves out what it is for, and compiles what the data need.
     """
-    rows = _rows(features)
+    part, present, agreement = features.parts[0], features.present[0], "agreement" in features.distances
+    sparse = (part.data, part.indices, part.indptr.astype(np.int64, copy=False)) if isinstance(part, Csr) else None
+    dense = np.ascontiguousarray(part) if sparse is None else None
     clusters = [
-        Clusters(CODES[features.distances[i]], features.weights[i], *parts, _background(features, i))
-        for i, parts in enumerate(zip(state.sums, state.counts, state.masses, position, strict=True))
+        Clusters(*parts)
+        for parts in zip(
+            *([kind == "cosine" for kind in features.distances], features.weights),
+            *(state.sums, state.counts, state.masses, position),
+            strict=True,
+        )
     ]
-    if len(clusters) == 1:
-        nowhere = np.empty((0, 0))
-        clusters.append(Clusters(AGREEMENT, 0.0, nowhere, np.empty(0, np.int64), np.empty(0), nowhere, np.empty(0)))
-    labelled = Labelled(state.labels, state.margin, state.weight, features.square)
-    work = _workspace(features, len(empty), rows)
-    return _advance(rows, *clusters, labelled, work, stop, empty, shift, features.bounded)
+    guided = len(clusters) > 1
+    work, buffer = _workspace(features, len(empty), dense)
+    return _advance(
+        *(dense, sparse, buffer, None if present is None else np.ascontiguousarray(present)),
+        *(clusters[0], _background(features, 0)),
+        *((clusters[1], _background(features, 1), features.parts[1].indices) if guided else (None, None, None)),
+        *(True if agreement else None, Labelled(state.labels, state.margin, state.weight, features.square)),
+        *(work, stop, empty, shift, features.bounded),
+    )
 
 
-def _background(features: Any, i: int) -> np.ndarray:
+def _background(features: Any, i: int) -> np.ndarray | None:
+    """Return what the rows of a block are mixed with for "kl", None for another distance."""
     background = features.measures[i].background
+    if features.distances[i] != "kl":
+        return None
     return np.zeros(features.parts[i].shape[1]) if background is None else background
 
 
-def _rows(features: Any) -> FeatureRows:
-    part, dtype, present = features.parts[0], features.dtype, features.present[0]
-    none = np.empty(0, np.int32)
-    if isinstance(part, Csr):
-        dense, entries = np.empty((0, 0), dtype), (part.data, part.indices, part.indptr.astype(np.int64, copy=False))
-    else:
-        dense, entries = np.ascontiguousarray(part), (np.empty(0, dtype), none, np.empty(0, np.int64))
-    present = np.empty(0, bool) if present is None else np.ascontiguousarray(present)
-    return FeatureRows(dense, *entries, present, features.parts[1].indices if len(features.parts) > 1 else none)
-
-
-def _workspace(features: Any, k: int, rows: FeatureRows) -> Workspace:
+def _workspace(features: Any, k: int, dense: Any) -> tuple[Workspace, Any]:
+    """Return room for tables and scores, and for copies of rows where BLAS multiplies them."""
     dtype = features.dtype
     space, offset = steps.scores_and_offset(k, dtype)
-    width = dot_width(k, dtype) if len(rows.dense) else space.shape[1]
+    width = space.shape[1] if dense is None else dot_width(k, dtype)
     table = aligned((features.parts[0].shape[1], width or k), dtype)
-    buffer = np.empty((0 if width else len(space), rows.dense.shape[1]), dtype)
-    return Workspace(table, space, offset, buffer, LACKING[dtype.name])
+    buffer = None if width else np.empty((len(space), dense.shape[1]), dtype)
+    return Workspace(table, space, offset, LACKING[dtype.name], steps.rounding_of(dtype)), buffer
 
 
 @kernel
-def _advance(rows, block, guide, labelled, work, stop, empty, shift, bounded):
-    k, objective, space = len(block.sums), stop.objective, work.space
-    guide_table = np.empty((guide.sums.shape[1], k), rows.data.dtype)
-    products = np.empty((len(work.buffer), k), rows.data.dtype)
-    own, guide_own, size, guide_size = [np.empty(k) for _ in range(4)]
-    every, none = np.arange(len(labelled.labels)), np.full(len(labelled.labels), -1, np.int32)
-    fill_tables(block.kind, block.position, block.background, block.weight, work.lacking, work.table, own)
-    fill_tables(guide.kind, guide.position, guide.background, guide.weight, work.lacking, guide_table, guide_own)
-    n_steps = 0
+def _advance(  # noqa: PLR0912
+    dense,
+    sparse,
+    buffer,
+    present,
+    block,
+    behind,
+    guide,
+    guide_behind,
+    held,
+    shares,
+    labelled,
+    work,
+    stop,
+    empty,
+    shift,
+    bounded,
+):
+    k, objective, space, n_steps = len(block.sums), stop.objective, work.space, 0
+    own, guide_own, size, guide_size = np.empty(k), np.zeros(k), np.empty(k), np.empty(k)
+    before, squared = np.empty(len(labelled.labels), np.int32), behind is None and not block.cosine
+    fill_tables(block.cosine, behind, None, block.position, block.weight, work.lacking, work.table, own)
+    if guide is not None:
+        guide_table = np.empty((guide.sums.shape[1], k), space.dtype)
+        fill_tables(
+            guide.cosine, guide_behind, shares, guide.position, guide.weight, work.lacking, guide_table, guide_own
+        )
     while True:
         n_steps += 1
         for c in range(k):
-            work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (0.0 if len(rows.present) else own[c])
+            work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if present is None else 0.0)
         unsure = steps.open_rows(labelled.labels, labelled.margin, shift)
         moved = 0
         for begin in range(0, len(unsure), len(space)):
             chosen = unsure[begin : begin + len(space)]
-            before = labelled.labels[chosen]
-            _scores(rows, chosen, work, products)
-            _add_guide(rows, chosen, guide_table, own, space)
-            squared = block.kind == SQUARED
-            moved += steps.choose(
-                space, work.offset, k, chosen, labelled.square, squared, labelled.labels, labelled.margin
-            )
-            if block.kind != KL:
-                _move(rows, chosen, before, labelled, block.sums, guide.sums)
-        if block.kind == KL:
-            _clear(block.sums)
-            _clear(guide.sums)
-            _move(rows, every, none, labelled, block.sums, guide.sums)
-        steps.count_rows(labelled.labels, rows.present, labelled.weight, block.number, block.mass)
-        if len(rows.guide):
-            steps.count_rows(labelled.labels, rows.present[:0], labelled.weight, guide.number, guide.mass)
-        if moved == 0 or (block.number == 0).any() or n_steps == stop.limit:
+            for j in range(len(chosen)):
+                before[j] = labelled.labels[chosen[j]]
+            _scores(dense, sparse, buffer, chosen, work.table, k, space)
+            if held is not None:
+                _add_guide(held, chosen, guide_table, space)
+            if present is not None:
+                _add_own(present, chosen, own, space)
+            labels, margin, square = labelled.labels, labelled.margin, labelled.square
+            moved += steps.choose(space, work.offset, k, chosen, square, squared, work.rounding, labels, margin)
+            if behind is None:
+                _move(dense, sparse, held, chosen, before, labelled, block, guide)
+        if behind is not None:
+            _sum_up(dense, sparse, held, before, labelled, block, guide)
+        steps.count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
+        if guide is not None:
+            steps.count_rows(labelled.labels, None, labelled.weight, guide.number, guide.mass)
+        n_empty = 0
+        for c in range(k):
+            n_empty += block.number[c] == 0
+        if moved == 0 or n_empty or n_steps == stop.limit:
             return n_steps, moved, objective
-        found = stop.total - block.weight * saved_by(block.kind, block.sums, block.background, block.mass, size)
-        found -= guide.weight * saved_by(guide.kind, guide.sums, guide.background, guide.mass, guide_size)
+        found = stop.total - block.weight * saved_by(block.cosine, behind, None, block.sums, block.mass, size)
+        if guide is not None:
+            found -= guide.weight * saved_by(guide.cosine, guide_behind, shares, guide.sums, guide.mass, guide_size)
         if objective - found <= stop.tol * found:
             return n_steps, moved, objective
         objective = found
         for c in range(k):
             shift[c] = 0.0
-        place(block.kind, block.sums, block.background, size, block.weight, block.position, shift)
-        place(guide.kind, guide.sums, guide.background, guide_size, guide.weight, guide.position, shift)
-        fill_tables(block.kind, block.position, block.background, block.weight, work.lacking, work.table, own)
-        fill_tables(guide.kind, guide.position, guide.background, guide.weight, work.lacking, guide_table, guide_own)
+        place(behind, None, block.sums, size, block.weight, block.position, shift)
+        fill_tables(block.cosine, behind, None, block.position, block.weight, work.lacking, work.table, own)
+        if guide is not None:
+            place(guide_behind, shares, guide.sums, guide_size, guide.weight, guide.position, shift)
+            fill_tables(
+                guide.cosine, guide_behind, shares, guide.position, guide.weight, work.lacking, guide_table, guide_own
+            )
         for c in range(k):
             empty[c] = False
             shift[c] = np.sqrt(shift[c]) if bounded else np.inf
 
 
-@kernel
-def _scores(rows, chosen, work, products):
-    """Put the products of the chosen rows, which are in ascending order, and the table into `space`."""
-    m, dense, table, out = len(chosen), rows.dense, work.table, work.space
-    if not len(dense):
-        steps.sparse_scores(rows.data, rows.indices, rows.indptr, chosen, table, True, out)
-    elif not len(work.buffer):  # few clusters: BLAS would spend its time on copies of the rows
-        for j in range(0, m, DOT_ROWS):
-            dot_rows(dense, chosen, j, m, table, out)
+@inner
+def _scores(dense, sparse, buffer, chosen, table, k, out):
+    """Put the products of the chosen rows, which are in ascending order, and the table into `out`."""
+    if sparse is not None:
+        steps.sparse_scores(sparse[0], sparse[1], sparse[2], chosen, table, True, out)
+    if dense is not None:
+        if buffer is None:  # few clusters: BLAS would spend its time on copies of the rows
+            for j in range(0, len(chosen), DOT_ROWS):
+                dot_rows(dense, chosen, j, len(chosen), table, out)
+        if buffer is not None:
+            _dense_scores(dense, buffer, chosen, table, k, out)
+
+
+@inner
+def _dense_scores(dense, buffer, chosen, table, k, out):
+    m = len(chosen)
+    products = np.empty((m, k), out.dtype)
+    if chosen[m - 1] - chosen[0] == m - 1:
+        np.dot(dense[chosen[0] : chosen[0] + m], table, products)
     else:
-        if chosen[m - 1] - chosen[0] == m - 1:
-            np.dot(dense[chosen[0] : chosen[0] + m], table, products[:m])
-        else:
-            for j in range(m):
-                for c in range(dense.shape[1]):
-                    work.buffer[j, c] = dense[chosen[j], c]
-            np.dot(work.buffer[:m], table, products[:m])
         for j in range(m):
-            for c in range(products.shape[1]):
-                out[j, c] = products[j, c]
+            for c in range(dense.shape[1]):
+                buffer[j, c] = dense[chosen[j], c]
+        np.dot(buffer[:m], table, products)
+    for j in range(m):
+        for c in range(k):
+            out[j, c] = products[j, c]
 
 
-@kernel
+@inner
+def _add_guide(held, chosen, shares, out):
+    """Add what the labels of the guide cost."""
+    for j in range(len(chosen)):
+        for c in range(shares.shape[1]):
+            out[j, c] += shares[held[chosen[j]], c]
+
+
+@inner
+def _add_own(present, chosen, own, out):
+    """Add the offsets of a block that some rows are absent from."""
+    for j in range(len(chosen)):
+        for c in range(len(own)):
+            if present[chosen[j]]:
+                out[j, c] += own[c]
+
+
+@inner
+def _sum_up(dense, sparse, held, before, labelled, block, guide):
+    """Make the sums of the clusters anew from the labels."""
+    _clear(block.sums)
+    if guide is not None:
+        _clear(guide.sums)
+    every = np.empty(len(before), np.intp)
+    for x in range(len(before)):
+        every[x], before[x] = x, -1
+    _move(dense, sparse, held, every, before, labelled, block, guide)
+
+
+@inner
 def _clear(sums):
     for c in range(sums.shape[0]):
         for j in range(sums.shape[1]):
             sums[c, j] = 0.0
 
 
-@kernel
-def _add_guide(rows, chosen, guide_table, own, out):
-    """Add what the labels of the guide cost, and the offsets of a block that some rows are absent from."""
-    for j in range(len(chosen)):
-        for c in range(len(own)):
-            if len(rows.guide):
-                out[j, c] += guide_table[rows.guide[chosen[j]], c]
-            if len(rows.present) and rows.present[chosen[j]]:
-                out[j, c] += own[c]
-
-
-@kernel
-def _move(rows, chosen, before, labelled, sums, guide_sums):
+@inner
+def _move(dense, sparse, held, chosen, before, labelled, block, guide):
     """Move rows from the sums of the clusters that they were in before to those of their labels."""
     labels, weight = labelled.labels, labelled.weight
-    if len(rows.dense):
-        steps.move_dense(rows.dense, chosen, before, labels, weight, sums)
-    else:
-        steps.move_sparse(rows.data, rows.indices, rows.indptr, chosen, before, labels, weight, sums)
-    step = min(1, len(weight) - 1)
-    if len(rows.guide):
+    if sparse is not None:
+        steps.move_sparse(sparse[0], sparse[1], sparse[2], chosen, before, labels, weight, block.sums)
+    if dense is not None:
+        steps.move_dense(dense, chosen, before, labels, weight, block.sums)
+    if guide is not None:
+        step = min(1, len(weight) - 1)
         for j in range(len(chosen)):
             x, old = chosen[j], before[j]
-            guide_sums[labels[x], rows.guide[x]] += weight[x * step]
+            guide.sums[labels[x], held[x]] += weight[x * step]
             if old >= 0:
-                guide_sums[old, rows.guide[x]] -= weight[x * step]
+                guide.sums[old, held[x]] -= weight[x * step]

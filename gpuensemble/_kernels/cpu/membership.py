@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpuensemble._array import threads
-from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.tiles import LINE, SUMS, aligned, shape_of_tiles, sums_of, tiled
 from gpuensemble._kernels.cpu.vector import add_rows, add_to_rows, cheapest
 
@@ -102,16 +102,19 @@ def scatter_add(membership, rows, segment_rows):
 def coassociation(membership, begin, end, penalty, dtype):
     """Return rows begin .. end - 1 of the co-association matrix: (agreements - penalty * disagreements) / r."""
     out = np.empty((end - begin, len(membership.codes)), dtype)
-    codes, hole, *_ = codes_of(membership)
-    task = functools.partial(_coassociation, codes, hole, begin, penalty, out)
+    task = functools.partial(_coassociation, membership.codes, hole_of(membership.codes), begin, penalty, out)
     over_spans(membership, out.shape[1], 16 * LINE, task)
     return out
 
 
 def codes_of(membership):
-    """Return what every kernel starts with: the codes, the code of a hole, whether there is none, the offsets."""
-    codes = membership.codes
-    return codes, np.array(-1).astype(codes.dtype)[()], membership.complete, membership.offsets
+    """Return what every kernel starts with: codes, that of a hole, or None, which Numba compiles less for, offsets."""
+    return membership.codes, None if membership.complete else hole_of(membership.codes), membership.offsets
+
+
+def hole_of(codes):
+    """Return the code of a hole."""
+    return np.array(-1).astype(codes.dtype)[()]
 
 
 def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) -> None:
@@ -121,13 +124,13 @@ def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) 
     threads.over_spans(n, span, task, alone=membership.codes.size < INLINE)
 
 
-@kernel
-def _decode(codes, hole, complete, offsets, x, first, last, columns, partitions):
+@inner
+def _decode(codes, hole, offsets, x, first, last, columns, partitions):
     """Find columns and partitions of the labels that row x has in first .. last - 1; return how many there are.
 
     A hole costs no branch, which no processor could foresee.
     """
-    if complete:
+    if hole is None:
         for i in range(first, last):
             columns[i - first] = offsets[i] + codes[x, i]
             partitions[i - first] = i
@@ -142,7 +145,7 @@ def _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
 
 
 @kernel
-def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
+def _gather_sum(codes, hole, offsets, tiles, total, out, begin, end):
     r, width = codes.shape[1], tiles.shape[2]
     columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
     for block in range(begin, end, SUMS):
@@ -153,7 +156,7 @@ def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
             for first in range(0, r, GROUP):
                 last = min(r, first + GROUP)
                 for x in range(block, stop):
-                    m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+                    m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
                     add_rows(total, x - block, table, columns, m)
             for x in range(block, stop):
                 for k in range(min(width, out.shape[1] - low)):
@@ -161,7 +164,7 @@ def _gather_sum(codes, hole, complete, offsets, tiles, total, out, begin, end):
 
 
 @kernel
-def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
+def _gather_sum_column(codes, hole, offsets, cells, out, begin, end):
     """Do `gather_sum` for a single column, with a 0 after its last entry for holes.
 
     Adding 0 changes no sum that began with 0. A sum waits for its last addition, which the sums of other rows need
@@ -171,7 +174,7 @@ def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
     x = begin
     while x + 4 <= end:
         a, b, c, d = zero, zero, zero, zero
-        if complete:
+        if hole is None:
             for i in range(r):
                 offset = offsets[i]
                 a += cells[np.uintp(offset + codes[x, i])]
@@ -190,18 +193,21 @@ def _gather_sum_column(codes, hole, complete, offsets, cells, out, begin, end):
     for y in range(x, end):
         total = zero
         for i in range(r):
-            total += cells[_column(offsets[i], codes[y, i], hole, spare)]
+            if hole is None:
+                total += cells[np.uintp(offsets[i] + codes[y, i])]
+            else:
+                total += cells[_column(offsets[i], codes[y, i], hole, spare)]
         out[y] = total
 
 
-@kernel
+@inner
 def _column(offset, code, hole, spare):
     """Return the column of a label, or `spare` for a hole, without a branch, which no processor could foresee."""
     return np.uintp(spare + np.int64(code != hole) * (offset + np.int64(code) - spare))
 
 
 @kernel
-def _assign(codes, hole, complete, offsets, tiles, parts, weight, n_columns, labels, costs, seconds, t, p, begin, end):
+def _assign(codes, hole, offsets, tiles, parts, weight, n_columns, labels, costs, seconds, t, p, begin, end):
     r, width = codes.shape[1], tiles.shape[2]
     summed = parts.shape[1] == 1
     step = min(1, len(weight) - 1)  # 0: one weight for all
@@ -218,7 +224,7 @@ def _assign(codes, hole, complete, offsets, tiles, parts, weight, n_columns, lab
             for first in range(0, r, GROUP):
                 last = min(r, first + GROUP)
                 for x in range(block, stop):
-                    m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+                    m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
                     add_rows(t, x - block, table, columns, m)
                     if not summed:
                         add_rows(p, x - block, part, partitions, m)
@@ -234,7 +240,7 @@ def _assign(codes, hole, complete, offsets, tiles, parts, weight, n_columns, lab
                 labels[x] = _fewest_infinite(codes[x], hole, offsets, tiles, parts, weight[x * step], n_columns)
 
 
-@kernel
+@inner
 def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
     """Return the column with the fewest infinite terms, then the least cost of finite ones, then the lowest index."""
     best, least, fewest = 0, tables.dtype.type(np.inf), len(row) + 1
@@ -242,7 +248,7 @@ def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
         table, part, k = tables[column // tables.shape[2]], parts[column // tables.shape[2]], column % tables.shape[2]
         t, p, infinite = tables.dtype.type(0), tables.dtype.type(0), 0
         for i in range(len(row)):
-            if row[i] != hole:
+            if hole is None or row[i] != hole:
                 term = table[offsets[i] + row[i], k]
                 if term == np.inf:
                     infinite += 1
@@ -261,13 +267,13 @@ def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
 
 
 @kernel
-def _count(codes, hole, complete, offsets, labels, weight, spare, n_clusters, cells, first, last):
+def _count(codes, hole, offsets, labels, weight, spare, n_clusters, cells, first, last):
     """Count; a hole has a cell of its own, so that it costs no branch, which no processor could foresee."""
     step, spare_step = min(1, len(weight) - 1), min(1, len(spare) - 1)  # 0: one for all
     beyond, width = offsets[-1], np.uintp(n_clusters)
     for x in range(len(codes)):
         label, amount, other = np.uintp(labels[x]), weight[x * step], spare[x * spare_step]
-        if complete:
+        if hole is None:
             for i in range(first, last):
                 cells[np.uintp(offsets[i] + codes[x, i]) * width + label] += amount
         else:
@@ -283,13 +289,13 @@ def _add_by_label(labels, mass, total):
 
 
 @kernel
-def _scatter_add(codes, hole, complete, offsets, segment_rows, first, last, rows, addend, part, out):
+def _scatter_add(codes, hole, offsets, segment_rows, first, last, rows, addend, part, out):
     """Do `scatter_add`; `part` and `out` hold the columns of partitions first .. last - 1."""
     columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
     for begin in range(0, len(codes), segment_rows):
         part[:] = 0
         for x in range(begin, min(len(codes), begin + segment_rows)):
-            m = _decode(codes, hole, complete, offsets, x, first, last, columns, partitions)
+            m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
             for k in range(rows.shape[1]):
                 addend[0, k] = rows[x, k]
             add_to_rows(part, columns, m, addend)
@@ -299,13 +305,13 @@ def _scatter_add(codes, hole, complete, offsets, segment_rows, first, last, rows
 
 
 @kernel
-def _scatter_add_column(codes, hole, complete, offsets, segment_rows, first, last, cells, part, out):
+def _scatter_add_column(codes, hole, offsets, segment_rows, first, last, cells, part, out):
     """Do `scatter_add` for a single column; `part` has one more cell, for holes."""
     for begin in range(0, len(codes), segment_rows):
         part[:] = 0
         for x in range(begin, min(len(codes), begin + segment_rows)):
             value = cells[x]
-            if complete:
+            if hole is None:
                 for i in range(first, last):
                     part[np.uintp(offsets[i] + codes[x, i])] += value
             else:

@@ -40,7 +40,7 @@ def best_run(
     checkpoint : Checkpoint, optional
         Where the state is saved every few iterations, and resumed from.
     show : function
-        Called with 1 when a run ends, else 0, and with facts about it, after each iteration.
+        Called with how many iterations are done, of `max_iter` for each run, and with facts about them.
     skip : bool, optional
         As in `lloyd`.
     """
@@ -48,19 +48,21 @@ def best_run(
     if checkpoint is not None:
         saved = checkpoint.load(problem) or saved
         seeds = type(seeds)(saved.entropy)
-    show(saved.run)
+    show(saved.run * max_iter)
     best = saved.best
     for number, rng in enumerate(random.generators(seeds, starts.number)):
         if number < saved.run:
             continue
 
         def after_each(progress: Progress, number: int = number, best: Progress | None = best) -> None:
-            ended = progress.converged or len(progress.evaluated) == max_iter
-            show(int(ended), iteration=len(progress.evaluated), objective=f"{progress.objective:.6g}")
+            done = len(progress.evaluated)
+            steps = max_iter - done + 1 if progress.converged else 1
+            show(steps, doing="iterations, at most", iteration=done, objective=f"{progress.objective:.6g}")
             if checkpoint is not None:
                 checkpoint.note(saved._replace(run=number, current=progress, best=best))
 
         begin = saved.current if number == saved.run else None
+        show(0, doing=f"start {number + 1} of {starts.number}")
         run = lloyd(problem, begin or starts.labelling(rng), max_iter, skip, after_each)
         best = run if best is None or run.objective < best.objective else best
     assert best is not None

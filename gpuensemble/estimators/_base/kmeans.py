@@ -43,7 +43,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         weighting = self._checked_weighting(table)
         problem = Problem.of(table, self._costs(table, weighting), self.n_clusters)
         n_starts = self.n_init if isinstance(start, str) and start != "spectral" else 1
-        with bar("starts", self.verbose, n_starts, "start") as show:
+        with bar("starts", self.verbose, n_starts * self.max_iter, "iteration") as show:
             run = best_run(
                 problem,
                 Starts(n_starts, lambda rng: self._labelling(start, problem, weighting, rng)),

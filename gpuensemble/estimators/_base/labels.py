@@ -55,11 +55,32 @@ class Consensus(ClusterMixin, BaseEstimator):
         return {name: value if device_of(value) == "cpu" else to_host(value) for name, value in state.items()}
 
 
-class LabelConsensus(Consensus):
-    """The input of such an estimator is a table of labels, samples x partitions.
+class NamedColumns:
+    """`fit` of such an estimator sets `n_features_in_`, and `feature_names_in_` if a frame names columns by text."""
 
-    `fit` sets `n_features_in_`, the number of partitions, and `feature_names_in_` if a DataFrame names them by text.
-    """
+    def _remember_columns(self, table: Any, n_columns: int) -> None:
+        """Remember how many columns `fit` saw, and their names."""
+        self.n_features_in_ = n_columns
+        names = _names(table)
+        if names is not None:
+            self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_columns(self, table: Any, name: str) -> None:
+        """Raise if the columns of another table are called otherwise, or in another order, than those of `fit`."""
+        names, known = _names(table), getattr(self, "feature_names_in_", None)
+        if names is None or known is None or list(names) == list(known):
+            return
+        pairs = zip([*names, *[None] * len(known)], [*known, *[None] * len(names)], strict=True)
+        found, expected = next((one, two) for one, two in pairs if one != two)
+        raise ValueError(
+            f"`{name}` must have the columns that `fit` saw, in that order, got {found!r} instead of {expected!r}."
+        )
+
+
+class LabelConsensus(NamedColumns, Consensus):
+    """The input of such an estimator is a table of labels, samples x partitions: `n_features_in_` counts these."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -68,15 +89,6 @@ class LabelConsensus(Consensus):
         tags.input_tags.allow_nan = self._takes_holes
         tags.input_tags.positive_only = True
         return tags
-
-    def _remember_columns(self, labels: Any, n_partitions: int) -> None:
-        """Remember how many columns `fit` saw, and their names."""
-        self.n_features_in_ = n_partitions
-        names = _names(labels)
-        if names is not None:
-            self.feature_names_in_ = names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
     def _warn_of_empty_clusters(self, n_found: int) -> None:
         """Warn that some of the clusters that were asked for have no row."""
@@ -92,17 +104,6 @@ class LabelConsensus(Consensus):
             f"`n_clusters` = {self.n_clusters} is more than there are distinct rows: {n_found} clusters.",
             ConvergenceWarning,
             stacklevel=5,
-        )
-
-    def _check_columns(self, labels: Any) -> None:
-        """Raise if the columns of another table are called otherwise, or in another order, than those of `fit`."""
-        names, known = _names(labels), getattr(self, "feature_names_in_", None)
-        if names is None or known is None or list(names) == list(known):
-            return
-        pairs = zip([*names, *[None] * len(known)], [*known, *[None] * len(names)], strict=True)
-        found, expected = next((one, two) for one, two in pairs if one != two)
-        raise ValueError(
-            f"`labels` must have the columns that `fit` saw, in that order, got {found!r} instead of {expected!r}."
         )
 
 

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device, to_host
 from gpuensemble._array.random import generators
 from gpuensemble._partition import affinity
@@ -43,6 +43,7 @@ class SimilarityConsensus(LabelConsensus, abc.ABC):
         self
             The fitted estimator.
         """
+        labels = frames.table(labels)
         device = choose_device(self.device, labels)
         checks.integer(self.verbose, "verbose", 0)
         self._check_parameters()

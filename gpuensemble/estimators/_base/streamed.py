@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
 from gpuensemble._kmeans.labels.checkpoint import key_of
 from gpuensemble._partition import votes
@@ -42,7 +42,9 @@ class StreamedConsensus(LabelConsensus):
         labels : n x r table
             As in `Membership.from_labels`: any hashable labels; NaN, None and -1 are holes. A `numpy.memmap` and the
             path of a `.npy` file, of Parquet or of Zarr are streamed from disk; a Dask array or DataFrame stays where
-            it is. The answer has the same bits for any blocks and any number of workers.
+            it is, or without a client is computed part by part, twice, by Dask's own scheduler. The answer has the same
+            bits for any blocks and any number of workers. It comes back in CuPy if `labels` is on a GPU, in Dask arrays
+            from a client, else in NumPy.
         y : ignored
             Here for scikit-learn's pipelines.
         sample_weight : array of n numbers, optional
@@ -54,6 +56,7 @@ class StreamedConsensus(LabelConsensus):
         self
             The fitted estimator.
         """
+        labels = frames.table(labels)
         checks.integer(self.verbose, "verbose", 0)
         outputs.check(self.out, labels)
         refuse_input(checks.path(getattr(self, "checkpoint", None), "checkpoint"), "checkpoint", labels)
@@ -78,6 +81,7 @@ class StreamedConsensus(LabelConsensus):
         array of int32
             The cluster of each row.
         """
+        labels = frames.table(labels)
         m = self._known(labels)
         with on(m.device):
             return to_device(self._predicted(m), device_of(labels))
@@ -100,6 +104,7 @@ class StreamedConsensus(LabelConsensus):
         array of float64, n x K
             Rows add up to 1. A row is NaN if all samples of its clusters have weight 0.
         """
+        labels = frames.table(labels)
         m, home = self._known(labels), device_of(labels)
         n, k = len(m.codes), self._counts.shape[1]
         checks.fits(8 * n * k, f"The votes of {n} rows for {k} clusters", home, "give fewer rows at a time")
@@ -109,7 +114,7 @@ class StreamedConsensus(LabelConsensus):
     def _known(self, labels: Any) -> Membership:
         """Read another table in the columns of the one that `fit` saw; warn of labels that are not in it."""
         check_is_fitted(self)
-        self._check_columns(labels)
+        self._check_columns(labels, "labels")
         device = choose_device(self.device, labels)
         with on(device):
             m, unknown = Membership.from_known_labels(labels, self._categories or [], device)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sklearn.exceptions import ConvergenceWarning
 
-from gpuensemble._array import checks, csr, threads
+from gpuensemble._array import checks, csr, frames, threads
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on, to_device
 from gpuensemble._array.progress import with_bar
 from gpuensemble._array.random import generators
@@ -177,8 +177,8 @@ class CMVC(Consensus):
         Parameters
         ----------
         views : list of n x d_v matrices
-            Dense or sparse, of NumPy, SciPy or CuPy, or DataFrames, in any mix. A sparse view stays sparse; on a GPU a
-            block of its rows at a time is made dense. A dense row of NaN is a sample that is absent from the view.
+            As in `ConsensusClustering.fit`, in any mix. A sparse view stays sparse; on a GPU a block of its rows at a
+            time is made dense. A dense row of NaN is a sample that is absent from the view.
         y : ignored
             Here for scikit-learn's pipelines.
         present : n x views booleans, optional
@@ -189,6 +189,7 @@ class CMVC(Consensus):
         self
             The fitted estimator.
         """
+        views = frames.matrices(views, "views")
         given = _entries(views)
         device = choose_device(self.device, *given)
         with on(device):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sklearn.exceptions import ConvergenceWarning
 
-from gpuensemble._array import checks
+from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import choose_device, device_of, namespace, on, to_device
 from gpuensemble._array.progress import with_bar
 from gpuensemble._array.random import generators
@@ -149,6 +149,7 @@ class PCE(LabelConsensus):
         self
             The fitted estimator.
         """
+        labels = frames.table(labels)
         device = choose_device(self.device, labels)
         self._check_parameters()
         with on(device):
