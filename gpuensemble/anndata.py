@@ -162,13 +162,13 @@ def partitions(
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
-    """Number clusters from 0, the largest first; of two of one size, the one with the smaller label."""
+    """Number the clusters of `labels` from 0, the largest first; of two of one size, the one with the smaller label."""
     _, found, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     return np.argsort(np.argsort(-sizes, kind="stable"))[found]
 
 
 def categorical(clusters: np.ndarray) -> Any:
-    """Name clusters 0, 1, ... by the text of their numbers, as scanpy does."""
+    """Name the `clusters` 0, 1, ... by the text of their numbers, as scanpy does."""
     import pandas
 
     names = pandas.Index([str(i) for i in range(int(clusters.max()) + 1)])

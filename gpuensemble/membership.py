@@ -21,9 +21,10 @@ class Merged(NamedTuple):
 
 
 class Membership:
-    """A `Membership` is the n x C matrix H of r base partitions, C = sum of K_i: one 1 per row and observed partition.
+    """A `Membership` holds a table of base partitions, and multiplies with its one-hot matrix; all methods stand on it.
 
-    H is never built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
+    The matrix H is n x C, C the number of clusters of all partitions: one 1 per row and observed partition. H is never
+    built. Row x has its 1 of partition i in column ``offsets[i] + codes[x, i]``. Most users want
     `Membership.from_labels`, which takes labels of any kind; the constructor takes codes.
 
     Parameters
@@ -86,7 +87,7 @@ class Membership:
 
     @classmethod
     def from_known_labels(cls, labels: Any, categories: list, device: str = "auto") -> tuple["Membership", int]:
-        """Do as `from_labels`, by another Membership's `categories`; labels not among them are holes, and counted."""
+        """Read `labels` to `device` in the columns of given `categories`; others are holes, and are counted as well."""
         labels = frames.table(labels)
         device = choose_device(device, labels)
         coded, unknown = coding.from_known_labels(labels, categories)
@@ -94,7 +95,7 @@ class Membership:
 
     @classmethod
     def from_onehot(cls, H: Any, offsets: Any, device: str = "auto") -> "Membership":
-        """Make the Membership of the n x C one-hot matrix itself, dense or sparse.
+        """Make the Membership on `device` of the n x C one-hot matrix `H` itself, dense or sparse.
 
         `offsets` are the first column of each partition, then C. A row without a 1 in a partition has a hole there.
         """
@@ -105,7 +106,7 @@ class Membership:
     def from_coded(
         cls, codes: Array, widths: Any, complete: bool, categories: list | None, device: str
     ) -> "Membership":
-        """Make the Membership of codes as `codes` holds them: none is checked, or copied except to another device."""
+        """Make one of `codes`, `widths`, `complete`, `categories` as they are; copied only to another `device`."""
         return cls._make(coding.Coded(codes, widths, complete), categories, device)
 
     @classmethod
@@ -143,7 +144,7 @@ class Membership:
 
     @on_own_device
     def gather_sum(self, table: Any) -> Array:
-        """Return H @ table: for each row the sum of the table's rows of its clusters.
+        """Sum for each sample the rows of a table that belong to its clusters: H @ table.
 
         Parameters
         ----------
@@ -159,7 +160,7 @@ class Membership:
 
     @on_own_device
     def scatter_add(self, rows: Any) -> Array:
-        """Return H.T @ rows, the adjoint of `gather_sum`: for each cluster the sum of the rows of its samples.
+        """Sum for each cluster the rows of its samples: H.T @ rows, the adjoint of `gather_sum`.
 
         Parameters
         ----------
@@ -175,13 +176,14 @@ class Membership:
 
     @on_own_device
     def count(self, labels: Any, n_clusters: int, weight: Any = None) -> Array:
-        """Count H.T @ diag(weight) @ onehot(labels), the contingency table of a partition with all base partitions.
+        """Count the contingency table of a partition with all base partitions: H.T @ diag(weight) @ onehot(labels).
 
         Parameters
         ----------
         labels : array of n integers
             0 .. n_clusters - 1.
         n_clusters : int
+            The number of different labels.
         weight : array of n integers, optional
             Multiplicities, not negative; all 1 by default.
 
@@ -202,7 +204,7 @@ class Membership:
 
     @on_own_device
     def degrees(self, weight: Any = None) -> Array:
-        """Return the degree of each row, the sum of the sizes of its clusters: the row sums of H @ H.T, n integers."""
+        """Return the degree of each row, the sum of the sizes of its clusters, n integers; `weight` as in `count`."""
         return products.gather_sum(self, self.sizes(weight)[:, None])[:, 0]
 
     def _multiplicity(self, weight: Any) -> Array | None:
@@ -256,7 +258,7 @@ class Membership:
 
     @on_own_device
     def coassociation(self, rows: slice = slice(None), missing: str = "ignore", dtype: str = "float64") -> Array:
-        """Build a dense block of rows of the co-association matrix S = H @ H.T / r.
+        """Build a dense block of rows of the co-association matrix: S = H @ H.T / r.
 
         Parameters
         ----------
@@ -267,10 +269,7 @@ class Membership:
             over the partitions that saw both, so that 0 means unknown. "seen": agreements / (partitions that saw
             both), NaN where none did; this is the S of `stability`.
         dtype : {"float64", "float32"}
-
-        Returns
-        -------
-        array, len(rows) x n
+            The type of the block, which is len(rows) x n.
         """
         checks.choice(missing, "missing", ("ignore", "signed", "seen"))
         checks.choice(dtype, "dtype", ("float64", "float32"))
@@ -288,23 +287,23 @@ class Membership:
 
     @on_own_device
     def coassociation_dot(self, x: Any) -> Array:
-        """Return S @ x for S = H @ H.T / r and an n x K array, through H: S is not built."""
+        """Multiply the co-association matrix, which is not built, with an n x K array `x`."""
         return products.gather_sum(self, self.scatter_add(x)) / self.codes.shape[1]
 
     @on_own_device
     def take(self, rows: Array | slice) -> "Membership":
-        """Take some rows: a slice gives a view, an array of integers on the codes' device a copy."""
+        """Take some `rows`: a slice gives a view, an array of integers on the codes' device a copy."""
         coded = coding.Coded(self.codes[rows], self.widths, self.complete)
         return self._make(coded, self.categories, self.device)
 
     @on_own_device
     def partitions(self, first: int, last: int) -> "Membership":
-        """Return the Membership of partitions first .. last - 1 alone, a copy."""
+        """Return the Membership of the partitions from `first` to before `last` alone, a copy."""
         codes = namespace(self.codes).ascontiguousarray(self.codes[:, first:last])
         return self._make(coding.Coded(codes, self.widths[first:last], self.complete), None, self.device)
 
     def filled(self, codes: Array) -> "Membership":
-        """Return the Membership of other codes of the same partitions, without holes; nothing is checked or copied."""
+        """Return the Membership of other `codes` of the same partitions, without holes; nothing is checked."""
         return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
 
     @on_own_device

@@ -38,6 +38,7 @@ def soft(x: Any, tau: Any, *, check: bool = True) -> Array:
     Parameters
     ----------
     x : array
+        The entries.
     tau : float or array that broadcasts to the shape of `x`
         Not negative; one for each entry gives the weighted l1 norm.
     check : bool
@@ -60,6 +61,7 @@ def l21(x: Any, tau: Any, *, check: bool = True) -> Array:
     Parameters
     ----------
     x : array, ... x m x n
+        A matrix, or several.
     tau : float or array that broadcasts to ... x 1 x n
         Not negative.
     check : bool
@@ -80,7 +82,9 @@ def _shortened(x: Array, length: Array, tau: Any) -> Array:
 
 
 def mcp_weights(x: Any, gamma: float, *, check: bool = True) -> Array:
-    """Return (1 - |x| / gamma)_+, the slope of the minimax concave penalty, or of the gamma-norm at singular values x.
+    """Return the slope of the minimax concave penalty at entries x, or of the gamma-norm at singular values x.
+
+    It is (1 - |x| / gamma)_+.
 
     Parameters
     ----------
@@ -108,6 +112,7 @@ def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> A
     Parameters
     ----------
     x : array, ... x m x n
+        A matrix, or several.
     tau : float
         Not negative.
     weights : array of min(m, n) numbers, optional
@@ -135,10 +140,9 @@ def _unit(x: Array) -> float:
 
 
 def nuclear_symmetric(x: Array, tau: float) -> Array:
-    r"""Apply `nuclear` to a real symmetric matrix in place: its singular values are its absolute eigenvalues.
+    """Apply `nuclear` to a real symmetric matrix in place: its singular values are its absolute eigenvalues.
 
-    :math:`X = V \operatorname{diag}(\lambda) V'` becomes
-    :math:`V \operatorname{diag}(\operatorname{sign}(\lambda) (|\lambda| - \tau)_+) V'`.
+    ``X = V diag(l) V'`` becomes ``V diag(sign(l) (|l| - tau)_+) V'``.
 
     Parameters
     ----------
@@ -180,6 +184,7 @@ def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) ->
     Parameters
     ----------
     x : array, ... x three axes
+        A tensor, or several.
     tau : float
         Not negative.
     axis : int
@@ -223,13 +228,12 @@ def _shrink_packed(spectrum: Array, tau: float) -> Array:
 
 
 def tensor_nuclear_symmetric(x: Array, tau: float, multiplicity: Array | None = None) -> Array:
-    r"""Apply `tensor_nuclear` along the first axis to two stacked real symmetric matrices, in place.
+    """Apply `tensor_nuclear` along the first axis to two stacked real symmetric matrices, in place.
 
     The Fourier slices are the sum and the difference of both, so that two calls of `nuclear_symmetric` do.
 
-    With multiplicities row and column i of X stand for :math:`d_i` equal ones: the large matrices have the singular
-    values of :math:`D^{1/2} X D^{1/2}`, and :math:`D^{-1/2} \operatorname{prox}(D^{1/2} X D^{1/2}) D^{-1/2}` is what
-    their prox has once of each row and column.
+    With multiplicities row and column i of X stand for d_i equal ones: the large matrices have the singular values of
+    ``D^1/2 X D^1/2``, and ``D^-1/2 prox(D^1/2 X D^1/2) D^-1/2`` is what their prox has once of each row and column.
 
     Parameters
     ----------

@@ -14,13 +14,16 @@ ROUNDING = 1e-10  # of the input: asymmetry, and negative eigenvalues
 
 
 def quadratic(G: Any, f: Any) -> Array:
-    """Return the minimiser of a'Ga - 2f'a over a >= 0, sum(a) = 1 (PCE, Eq. 12).
+    """Find the weights that minimise a quadratic function, none negative, with the sum 1.
+
+    It is a'Ga - 2f'a over a >= 0, sum(a) = 1 (PCE, Eq. 12).
 
     Parameters
     ----------
     G : array, r x r
         Symmetric and positive semidefinite; it may be singular.
     f : array of r numbers
+        The linear part.
 
     Returns
     -------
@@ -48,7 +51,7 @@ def quadratic(G: Any, f: Any) -> Array:
 
 
 def minimiser(G: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """Solve `quadratic` on the host; the arguments are taken to be right.
+    """Solve `quadratic` on the host; `G` and `f` are taken to be right.
 
     As in Lawson and Hanson's non-negative least squares, variables are freed one at a time, first the one that promises
     most; those that reach 0 on the way to the minimum over the free variables are fixed there.

@@ -19,15 +19,31 @@ MAX_REPAIRS = 4  # Newton steps beyond the first one
 
 
 class Minimum(NamedTuple):
-    """`minimize` returns this; values and steps have the shape of the leading axes."""
+    """`minimize` returns this; values and steps have the shape of the leading axes.
+
+    Attributes
+    ----------
+    x, value : arrays
+        The best point, and the objective there.
+    path : array
+        The values at the start and after each iteration, along the first axis.
+    n_iter : int
+        The number of iterations.
+    converged : bool
+        Whether the gradient is small enough everywhere.
+    n_reorthonormalised : int
+        How often columns had to be made orthonormal again.
+    step : array
+        What the next iteration would have tried first.
+    """
 
     x: Array
     value: Array
-    path: Array  # the values at the start and after each iteration, along the first axis
+    path: Array
     n_iter: int
     converged: bool
     n_reorthonormalised: int
-    step: Array  # what the next iteration would have tried first
+    step: Array
 
 
 class _Point(NamedTuple):
@@ -43,11 +59,11 @@ class _Point(NamedTuple):
 
 
 def cayley_step(x: Any, grad: Any, step: Any) -> Array:
-    """Return the point (I + step W)^-1 (I - step W) x, where W = grad x' - x grad'.
+    """Move a matrix with orthonormal columns against a gradient, along a curve of such matrices.
 
-    Its columns are orthonormal as those of x are, and a small step descends (Wen and Yin, Lemma 3; PCE, Theorem 1).
-    No n x n matrix is made: half of the 2K x 2K system of their Lemma 4 is eliminated, which leaves one of K x K whose
-    singular values are at least 1.
+    The point is (I + step W)^-1 (I - step W) x, where W = grad x' - x grad'. Its columns are orthonormal as those of x
+    are, and a small step descends (Wen and Yin, Lemma 3; PCE, Theorem 1). No n x n matrix is made: half of the 2K x 2K
+    system of their Lemma 4 is eliminated, which leaves one of K x K whose singular values are at least 1.
 
     Parameters
     ----------
@@ -56,6 +72,7 @@ def cayley_step(x: Any, grad: Any, step: Any) -> Array:
     grad : array, ... x n x K
         The gradient of the objective among all matrices.
     step : float, or array in the shape of the leading axes
+        How far to go.
 
     Returns
     -------
@@ -96,6 +113,7 @@ def minimize(
     x0 : array, ... x n x K
         The start, with orthonormal columns.
     max_iter : int
+        Most iterations.
     tol : float
         The search ends when the gradient within the manifold is at most `tol` times the longest gradient met.
     step : float or array, optional
@@ -283,7 +301,7 @@ def _flags(*flags: Array) -> list[bool]:
 
 
 def row_blocks(n: int, device: str) -> list[slice]:
-    """Return slices of a few of n rows at a time."""
+    """Return slices of a few of `n` rows at a time, as many as suit the `device`."""
     return threads.spans(n, BLOCK_ROWS if device == "cpu" else DEVICE_ROWS)
 
 

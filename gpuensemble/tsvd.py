@@ -13,31 +13,32 @@ from gpuensemble._array.devices import Array, device_of, namespace
 
 
 def fourier(name: str, x: Array, axis: int, overwrite: bool = False, **options: Any) -> Array:
-    """Call a Fourier transform of scipy.fft, with all threads, or of cupy.fft; `overwrite` may use the memory of x."""
+    """Call the transform `name`, with `options`, of scipy.fft or cupy.fft along `axis`; `overwrite` may use `x`."""
     if device_of(x) == "cpu":
         return getattr(scipy.fft, name)(x, axis=axis, overwrite_x=overwrite, workers=threads.count(), **options)
     return getattr(namespace(x).fft, name)(x, axis=axis, **options)
 
 
 def slices(x: Array, axis: int) -> Array:
-    """Return the Fourier slices along `axis`, now the first one: n3 of a complex tensor, n3 // 2 + 1 of a real one."""
+    """Return the Fourier slices of `x` along `axis`, now the first: n3 of a complex, n3 // 2 + 1 of a real tensor."""
     return fourier("fft" if x.dtype.kind == "c" else "rfft", namespace(x).moveaxis(x, axis, 0), 0)
 
 
 def unsliced(spectrum: Array, axis: int, n3: int, is_real: bool) -> Array:
-    """Invert `slices`; the spectrum is overwritten."""
+    """Invert `slices` along `axis`, of `n3` entries, real if `is_real`; the `spectrum` is overwritten."""
     x = fourier("irfft", spectrum, 0, n=n3, overwrite=True) if is_real else fourier("ifft", spectrum, 0, overwrite=True)
     return namespace(x).moveaxis(x, 0, axis)
 
 
 def tproduct(a: Any, b: Any, axis: int = -1) -> Array:
-    """Return the t-product, which is the matrix product slice by slice in the Fourier domain along `axis`.
+    """Multiply two tensors: the t-product is the matrix product slice by slice in the Fourier domain.
 
     Parameters
     ----------
     a, b : arrays of three axes
         The axes other than `axis` are those of matrices, m x k and k x n.
     axis : int
+        The axis of the Fourier transform.
     """
     a, b = _tensor(a, "a", axis), _tensor(b, "b", axis)
     xp, is_real = namespace(a, b), "c" not in a.dtype.kind + b.dtype.kind
@@ -52,7 +53,7 @@ def tproduct(a: Any, b: Any, axis: int = -1) -> Array:
 
 
 def transpose(a: Any, axis: int = -1) -> Array:
-    """Transpose in the sense of the t-product: each Fourier slice becomes its conjugate transpose."""
+    """Transpose the tensor `a` for the t-product: each Fourier slice along `axis` becomes its conjugate transpose."""
     a = _tensor(a, "a", axis)
     xp = namespace(a)
     front = xp.moveaxis(a, axis, 0).conj().swapaxes(1, 2)
@@ -61,13 +62,16 @@ def transpose(a: Any, axis: int = -1) -> Array:
 
 
 def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
-    """Return the t-SVD x = U * S * V', with slices of U and V orthonormal in the Fourier domain and S diagonal.
+    """Return the singular value decomposition of a tensor for the t-product.
+
+    It is x = U * S * V', with slices of U and V orthonormal in the Fourier domain and S diagonal.
 
     Parameters
     ----------
     x : array of three axes
         Real or complex.
     axis : int
+        The axis of the Fourier transform.
 
     Returns
     -------
@@ -83,7 +87,7 @@ def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
 
 
 def tensor_nuclear_norm(x: Any, axis: int = -1) -> Array:
-    """Return 1/n3 times the sum of the nuclear norms of all n3 Fourier slices along `axis`, a 0-d array."""
+    """Return the tensor nuclear norm of `x`: the mean nuclear norm of all Fourier slices along `axis`, a 0-d array."""
     x = _tensor(x, "x", axis)
     xp, n3 = namespace(x), x.shape[axis]
     norms = xp.linalg.svd(slices(x, axis), compute_uv=False).sum(1)

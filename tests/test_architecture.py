@@ -241,7 +241,7 @@ def test_the_readme_example_runs(capsys):
     assert blocks
     for block in blocks:
         exec(compile(block, "README.md", "exec"), {})
-    assert "Membership(4 samples x 3 partitions, 6 columns, with holes, uint8, " in capsys.readouterr().out
+    assert 0.9 < float(capsys.readouterr().out.split()[0]) <= 1  # the NMI with the digits
 
 
 INNER = {"inner", "inner_reordered"}

@@ -36,12 +36,12 @@ def _shrink(x: Array, tau: float, multiplicity: Array | None) -> Array:
 
 
 class SlicePairs:
-    r"""This applies the tensor nuclear prox along the last axis to real 2 x m x n tensors in a sequence, in place.
+    """This applies the tensor nuclear prox along the last axis to real 2 x m x n tensors in a sequence, in place.
 
     A call does what ``tensor_nuclear(x, tau, axis=-1)`` does; each tensor is near the one before. Each Fourier slice Z
     is m x 2, so that its singular values and its right singular vectors V come from a 2 x 2 matrix:
 
-    .. math:: Z'Z = V \operatorname{diag}(\sigma^2) V', \quad Z \to Z V \operatorname{diag}((1 - \tau / \sigma)_+) V'.
+        Z'Z = V diag(s^2) V',   Z becomes Z V diag((1 - tau / s)_+) V'.
 
     The Gram matrix is taken in the basis V that the last call ended with: there a small singular value has a column of
     its own, and is not lost beside a large one.

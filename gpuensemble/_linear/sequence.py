@@ -14,14 +14,14 @@ MAX_PASSES = 6  # of the block iteration
 
 
 class NuclearSequence:
-    r"""This thresholds the singular values of real matrices in a sequence, in place; each starts from the one before.
+    """This thresholds the singular values of real matrices in a sequence, in place; each starts from the one before.
 
-    Each matrix is near the one before. A call makes of :math:`X = U \operatorname{diag}(\sigma) V'` the matrix
-    :math:`U \operatorname{diag}((\sigma - \tau w)_+) V'`, as `nuclear` does. The singular vectors of the last result,
-    and a few random columns, start a block power iteration, which finds those of a result of low rank in a few
-    products. The smallest singular value of the block tells whether others may pass their thresholds, and the last turn
-    of its vectors how accurate they are; if that is not enough, a full decomposition follows. Width and passes of the
-    next block are adapted. A block is tried only if it is no wider than a third of the matrix.
+    Each matrix is near the one before. A call makes of ``X = U diag(s) V'`` the matrix ``U diag((s - tau w)_+) V'``, as
+    `nuclear` does. The singular vectors of the last result, and a few random columns, start a block power iteration,
+    which finds those of a result of low rank in a few products. The smallest singular value of the block tells whether
+    others may pass their thresholds, and the last turn of its vectors how accurate they are; if that is not enough, a
+    full decomposition follows. Width and passes of the next block are adapted. A block is tried only if it is no wider
+    than a third of the matrix.
 
     Parameters
     ----------
@@ -105,7 +105,10 @@ class NuclearSequence:
         return self.values.sum()
 
     def begin(self, x: Array, tau: float, weights: Array | None = None) -> None:
-        """Look for the leading triples of x, which stays as it is, by a block iteration; `report` says how it went."""
+        """Look for the leading triples of `x`, which stays as it is, by a block iteration; `report` says how it went.
+
+        `tau` and `weights` are those of a call.
+        """
         xp = namespace(x)
         self.tau, self.weights, self.block = tau, self.ones if weights is None else weights, None
         if self.resting or 3 * self.width > self.n or tau == 0:
@@ -127,6 +130,7 @@ class NuclearSequence:
         Parameters
         ----------
         x : array, m x n
+            The matrix that `begin` was given.
         report : sequence of 4 numbers
             `report`, on the host.
         """

@@ -21,10 +21,10 @@ ROWS = 1024  # of the similarity at a time
 
 
 class CSPA(RowsConsensus):
-    """The co-association matrix as a graph of samples is cut by METIS into parts of about equal size.
+    """Cluster-based similarity partitioning finds a consensus of clusters of about equal size.
 
-    Clusters of very different sizes are not found: that is what the method is for. It needs the extra `graph`
-    (`pip install gpuensemble[graph]`).
+    METIS cuts the co-association matrix as a graph of samples. Clusters of very different sizes are not found: that is
+    what the method is for. It needs the extra `graph` (`pip install gpuensemble[graph]`).
 
     Parameters
     ----------

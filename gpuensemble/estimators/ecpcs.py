@@ -17,7 +17,7 @@ from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus, c
 
 
 class ECPCS(GraphConsensus):
-    """Propagated similarities of clusters are cut into meta-clusters (linear in n), or give samples a similarity.
+    """Propagated similarities of clusters give a consensus: by meta-clusters (linear in n), or by a tree of samples.
 
     Two clusters are linked by the Jaccard index of their samples. Walkers start in each cluster; the cosines Z of their
     trajectories say how alike clusters are, also those that share no sample.

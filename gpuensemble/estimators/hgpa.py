@@ -13,11 +13,12 @@ from gpuensemble.estimators.cspa import CSPA
 
 
 class HGPA(CSPA):
-    """Samples are nodes and clusters are hyperedges; KaHyPar makes parts of about equal size that cut few of them.
+    """Hypergraph partitioning finds a consensus of clusters of about equal size that cuts few base clusters apart.
 
-    An edge costs the number of parts that it touches, less one. The paper's partitioner, hMETIS, counts edges that are
-    cut at all, which finds less where every cluster has some stray samples. Clusters of very different sizes are not
-    found. It needs the extra `graph` (`pip install gpuensemble[graph]`).
+    Samples are nodes, clusters are hyperedges, and KaHyPar makes the parts. An edge costs the number of parts that it
+    touches, less one. The paper's partitioner, hMETIS, counts edges that are cut at all, which finds less where every
+    cluster has some stray samples. Clusters of very different sizes are not found. It needs the extra `graph` (`pip
+    install gpuensemble[graph]`).
 
     Parameters
     ----------

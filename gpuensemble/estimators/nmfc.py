@@ -21,10 +21,11 @@ SMALL = 1e-12  # against a division by 0
 
 
 class NMFC(RowsConsensus):
-    """Nonnegative matrix factorisation clusters the co-association matrix S by S = Q D Q', Q' Q = I.
+    """Nonnegative matrix factorisation finds the consensus of a table of labels; a turn is linear in n.
 
-    Q has an entry, not negative, for each sample and cluster; a sample goes to its largest. Updates multiply Q and D by
-    factors under which |S - Q D Q'|^2 falls. S is never built: S Q = H (H' Q) / r, so that a turn is linear in n.
+    The co-association matrix S is approximated by Q D Q', with Q' Q = I. Q has an entry, not negative, for each sample
+    and cluster; a sample goes to its largest. Updates multiply Q and D by factors under which |S - Q D Q'|^2 falls. S
+    is never built: S Q = H (H' Q) / r, so that a turn is linear in n.
 
     Parameters
     ----------

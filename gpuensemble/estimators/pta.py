@@ -14,7 +14,7 @@ from gpuensemble.estimators._base.graphs import Cut, Ensemble, RowsConsensus, cu
 
 
 class PTA(RowsConsensus):
-    """Trajectories of walks between samples say how alike samples are; a tree over that similarity is cut.
+    """Probability trajectory accumulation cuts a tree of samples that are alike by walks between them.
 
     Distinct rows are nodes. Each keeps the edges of the co-association matrix to the nodes that it agrees with most;
     a step goes to a node in proportion to its edge and to how many samples it stands for. The similarity of two nodes

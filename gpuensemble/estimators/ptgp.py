@@ -14,7 +14,7 @@ from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus, R
 
 
 class PTGP(RowsConsensus):
-    """Samples are linked to clusters by the mean similarity of their trajectories, and that graph is cut.
+    """Probability trajectory graph partitioning cuts a graph of samples and clusters linked by walks between samples.
 
     The similarity of two distinct rows is that of `PTA`. A row is linked to each cluster by its mean similarity with
     the cluster's distinct rows; the graph is cut by eigenvectors and k-means, as in `HBGF`. It works on arrays that are

@@ -21,10 +21,11 @@ from gpuensemble.estimators._base.graphs import Cut, Ensemble, GraphConsensus, c
 
 
 class Voting(GraphConsensus):
-    """Each partition's labels are matched with the consensus, and samples vote; in turns until nothing changes.
+    """Voting renames the clusters of each partition after the consensus, and gives each sample its commonest label.
 
-    A partition's clusters are matched with the K labels one to one, so that as many samples as possible agree (the
-    Hungarian method); clusters beyond K go to the label that they share most samples with. It is linear in n.
+    Both are done in turns until nothing changes. A partition's clusters are matched with the K labels one to one, so
+    that as many samples as possible agree (the Hungarian method); clusters beyond K go to the label that they share
+    most samples with. It is linear in n.
 
     The first consensus is the partition with K clusters that agrees most with the others, by normalised mutual
     information. Where no partition has K clusters, which the literature does not treat, it is that of `MCLA`.

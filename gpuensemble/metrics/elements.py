@@ -14,11 +14,11 @@ from gpuensemble.metrics import contingency
 
 
 def element_centric(y: Any, z: Any, *, per_sample: bool = False) -> Any:
-    """Return the element-centric similarity, the mean over samples of |A and B| / max(|A|, |B|).
+    """Score how alike two partitions are by the element-centric similarity, which also tells of each sample.
 
-    A and B are the sample's clusters in y and z. The paper compares the personalised PageRanks of each sample on the
-    graphs that join all samples of a cluster; for partitions this is the closed form, whatever alpha. It is not biased
-    towards partitions with many, or with unequal, clusters.
+    It is the mean over samples of |A and B| / max(|A|, |B|); A and B are the sample's clusters in y and z. The paper
+    compares the personalised PageRanks of each sample on the graphs that join all samples of a cluster; for partitions
+    this is the closed form, whatever alpha. It is not biased towards partitions with many, or with unequal, clusters.
 
     Parameters
     ----------

@@ -12,7 +12,15 @@ from gpuensemble.metrics import contingency
 
 
 class VMeasure(NamedTuple):
-    """`v_measure` returns this: homogeneity, completeness and their harmonic mean."""
+    """`v_measure` returns this.
+
+    Attributes
+    ----------
+    homogeneity, completeness : float
+        As in `v_measure`.
+    v : float
+        Their harmonic mean.
+    """
 
     homogeneity: float
     completeness: float
@@ -20,10 +28,11 @@ class VMeasure(NamedTuple):
 
 
 def nmi(y: Any, z: Any) -> float:
-    """Return the mutual information over the geometric mean of the two entropies, I(y, z) / sqrt(H(y) H(z)).
+    """Score how alike two partitions are by the normalised mutual information.
 
-    This is scikit-learn's `normalized_mutual_info_score` with ``average_method="geometric"``, also in its conventions:
-    it is 1 if both partitions are a single cluster, 0 if only one of them is.
+    It is I(y, z) / sqrt(H(y) H(z)): the geometric mean of the entropies normalises. This is scikit-learn's
+    `normalized_mutual_info_score` with ``average_method="geometric"``, also in its conventions: it is 1 if both
+    partitions are a single cluster, 0 if only one of them is.
 
     Parameters
     ----------
@@ -47,12 +56,13 @@ def nmi(y: Any, z: Any) -> float:
 
 
 def ami(y: Any, z: Any) -> float:
-    """Return the adjusted mutual information, (I - E) / ((H(y) + H(z)) / 2 - E), E the mean I of shuffled labels.
+    """Score how alike two partitions are by the adjusted mutual information, which is corrected for chance.
 
-    It is 0 on average for random labels with these cluster sizes, however many clusters there are, where `nmi` grows
-    with their number. This is scikit-learn's `adjusted_mutual_info_score`, also in its conventions. E is exact: sizes
-    that are equal share their part of it, and a sum ends where its terms no longer count, so that it takes about
-    (distinct pairs of sizes) * sqrt(size) steps.
+    It is (I - E) / ((H(y) + H(z)) / 2 - E), E the mean mutual information I of shuffled labels. It is 0 on average for
+    random labels with these cluster sizes, however many clusters there are, where `nmi` grows with their number. This
+    is scikit-learn's `adjusted_mutual_info_score`, also in its conventions. E is exact: sizes that are equal share
+    their part of it, and a sum ends where its terms no longer count, so that it takes about (distinct pairs of sizes) *
+    sqrt(size) steps.
 
     Parameters
     ----------
@@ -76,7 +86,9 @@ def ami(y: Any, z: Any) -> float:
 
 
 def vi(y: Any, z: Any, *, per_sample: bool = False) -> Any:
-    """Return the variation of information, H(y | z) + H(z | y), in nats: a distance between partitions.
+    """Return how far two partitions are apart by the variation of information, in nats.
+
+    It is H(y | z) + H(z | y), and a metric.
 
     Parameters
     ----------

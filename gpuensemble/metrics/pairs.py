@@ -7,7 +7,15 @@ from gpuensemble.metrics import contingency
 
 
 class PairScores(NamedTuple):
-    """`pair_scores` returns this: precision, recall and F1 over pairs of samples."""
+    """`pair_scores` returns this.
+
+    Attributes
+    ----------
+    precision, recall : float
+        As in `pair_scores`, over pairs of samples.
+    f1 : float
+        Their harmonic mean.
+    """
 
     precision: float
     recall: float

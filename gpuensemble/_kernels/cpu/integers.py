@@ -60,11 +60,12 @@ def _mark(labels, seen, first, last):
 def _look_up(labels, places, codes, first, last):
     """Find the codes of some rows; return whether each has a label."""
     for x in range(first, last):
-        n_known = 0
+        n_holes = 0
         for i in range(labels.shape[1]):
             label = np.int64(labels[x, i])
             codes[x, i] = places[i, label + 1]
-            n_known += label >= 0
-        if not n_known:
+            if label < 0:
+                n_holes += 1
+        if n_holes == labels.shape[1]:
             return False
     return True
