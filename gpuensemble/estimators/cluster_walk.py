@@ -7,6 +7,8 @@ average linkage, and a vote.
 
 from typing import Any
 
+import numpy as np
+
 from gpuensemble._array import checks
 from gpuensemble._kmeans.labels.weights import UNIT, entropy_weights
 from gpuensemble._partition import clusters, linkage, votes
@@ -40,7 +42,8 @@ class ClusterWalk(GraphConsensus):
         the graph of samples and clusters. None: between clusters, and where there are more than 4000 between 1000
         groups.
     partition_weight : array of r numbers, optional
-        Multiplies the weights of each partition's clusters. Less than 2**-20 of the largest, and 0, count as that.
+        How much each partition counts; one of weight 2 counts like two equal ones. Less than 2**-20 of the largest,
+        and 0, count as that.
     random_state : int, Generator or None
         The seed of the draws, for groups only.
     device : str
@@ -131,9 +134,10 @@ class ClusterWalk(GraphConsensus):
         counts = clusters.all_counts(table, self.n_groups)
         weight = ensemble.of_columns * (entropy_weights(table, self.theta, counts) / UNIT)
         graph = clusters.graph(table, weight, counts, self.n_clusters, ensemble.rng, self.n_groups)
+        graph = graph._replace(n_clusters=np.bincount(graph.node, ensemble.of_columns))
         alike = clusters.walk_cosines(graph.weight, self.steps)
         tree = linkage.tree(alike.copy(), graph.n_clusters)
-        count = sizes(table)
+        count = sizes(table) * ensemble.of_columns
         groups = votes.Groups(
             into=lambda n_groups: linkage.cut(tree, n_groups),
             similarity=alike,

@@ -293,3 +293,33 @@ def test_trees_without_the_matrix_are_scipys(monkeypatch):
         found = ge.EAC(k, partition_weight=weight, device="cpu").fit_predict(labels)
         assert ge.metrics.ari(literal.average_linkage(similarity / weight.sum(), k), found) == 1
     assert linkage.tree(np.ones((1, 1)), np.ones(1)).shape == (0, 2)
+
+
+def mostly_noise(seed):
+    """Ten partitions of three clusters, the first six of which are noise."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(300) % 3
+    labels = np.where(rng.random((300, 10)) < 0.3, rng.integers(0, 3, (300, 10)), truth[:, None])
+    labels[:, :6] = rng.integers(0, 3, (300, 6))
+    return truth, labels
+
+
+@pytest.mark.parametrize("n_groups", [None, 12])
+def test_weights_of_partitions_help_the_walk(n_groups):
+    """All means are weighted: where votes alone were, low weights of noise made the consensus worse."""
+    scores = []
+    for weight in (None, [0.5] * 6 + [1] * 4, [0.05] * 6 + [1] * 4):
+        model = ge.ClusterWalk(3, partition_weight=weight, n_groups=n_groups, random_state=0, device="cpu")
+        scores.append(np.mean([ge.metrics.ari(t, model.fit_predict(x)) for t, x in map(mostly_noise, range(12))]))
+    assert scores[1] > scores[0] - 0.05
+    assert scores[2] > 0.8
+
+
+def test_a_walk_with_weights_is_one_with_copies():
+    agree = []
+    for seed in range(6):
+        _, labels = mostly_noise(seed)
+        weighted = ge.ClusterWalk(3, partition_weight=[1] * 6 + [2] * 4, random_state=0, device="cpu")
+        copied = ge.ClusterWalk(3, random_state=0, device="cpu").fit_predict(np.hstack([labels, labels[:, 6:]]))
+        agree.append(ge.metrics.ari(weighted.fit_predict(labels), copied))
+    assert np.mean(agree) > 0.9
