@@ -12,6 +12,7 @@ import numpy as np
 from gpuensemble._array import checks
 from gpuensemble._array.devices import to_host
 from gpuensemble._array.messages import shown
+from gpuensemble._inspection.choose import choose_k, numbers
 from gpuensemble._inspection.stability import stability
 from gpuensemble.estimators._base import registry
 from gpuensemble.generate.resolutions import RESOLUTIONS, checked_resolutions, leiden
@@ -23,7 +24,7 @@ SHOWN = 5  # names in a sentence, at most
 def consensus(
     adata: Any,
     keys: Any,
-    n_clusters: int,
+    n_clusters: Any,
     *,
     key_added: str = "consensus",
     method: str = "sec-entropy",
@@ -42,8 +43,8 @@ def consensus(
     keys : list of str
         The columns of `adata.obs`: categories, text or whole numbers. What is missing (NaN, None, or the number -1) is
         a hole: the partition did not see that cell.
-    n_clusters : int
-        The number of clusters of the consensus.
+    n_clusters : int, range or list of int
+        The number of clusters of the consensus; of several, `choose_k` chooses one.
     key_added : str
         Where the answer goes; what is there is replaced.
     method : str
@@ -66,7 +67,8 @@ def consensus(
         `.obs[key_added + "_confidence"]` : how sure the method is, 0 .. 1, as it defines it; NaN if it does not.
         `.obsm[key_added + "_item_consensus"]` : a DataFrame, cells x clusters: the mean share of the partitions that
         put a cell together with the cells of a cluster, as in `stability`.
-        `.uns[key_added]["params"]` : the parameters.
+        `.uns[key_added]["params"]` : the parameters; of several numbers of clusters the chosen one. `"numbers"` beside
+        them is then the table of `choose_k`, and `"why"` its sentence.
 
     Examples
     --------
@@ -82,6 +84,12 @@ def consensus(
     names = _names(key_added)
     table, methods = _table(adata, keys, names), registry.of_labels()
     made = methods[checks.choice(method, "method", tuple(methods))]
+    chosen = None
+    if isinstance(n_clusters, range | list | tuple):
+        ks, unfitted = numbers(n_clusters, "n_clusters", len(table)), made.make(2, None, device, 0, **method_args)
+        chosen = choose_k(table, ks, consensus=unfitted, random_state=random_state, device=device, verbose=verbose)
+        chosen.warn(2)
+        n_clusters, random_state = chosen.chosen, chosen.seed
     estimator = made.make(n_clusters, random_state, device, verbose, **method_args).fit(table)
     clusters = by_size(to_host(estimator.labels_))
     items = stability(table, clusters, device=device).item_consensus.rename(columns=str)
@@ -90,7 +98,8 @@ def consensus(
     target = adata.copy() if copy else adata
     _add_columns(target, {names[0]: categorical(clusters), names[1]: _confidence(estimator, len(table))})
     target.obsm[names[2]] = items
-    target.uns[key_added] = {"params": {"keys": list(keys)} | _plain(given)}
+    why = {} if chosen is None else {"numbers": chosen.table.reset_index(), "why": chosen.why}
+    target.uns[key_added] = {"params": {"keys": list(keys)} | _plain(given)} | why
     return target if copy else None
 
 

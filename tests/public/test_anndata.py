@@ -253,3 +253,18 @@ def test_the_module_needs_no_package():
     code = "import sys; sys.modules['anndata'] = None; import gpuensemble as ge; print(ge.anndata.consensus.__module__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "gpuensemble.anndata"
+
+
+def test_of_several_numbers_of_clusters_one_is_chosen(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = np.arange(120) % 3
+    noisy = {f"p{i}": np.where(rng.random(120) < 0.15, rng.integers(0, 3, 120), truth) for i in range(8)}
+    obs = pd.DataFrame(noisy, index=[f"c{i}" for i in range(120)]).astype(str).astype("category")
+    adata = anndata.AnnData(np.ones((120, 2)), obs=obs)
+    ge.anndata.consensus(adata, list(noisy), range(2, 6), device="cpu")
+    assert adata.uns["consensus"]["params"]["n_clusters"] == 3
+    assert adata.uns["consensus"]["numbers"]["K"].tolist() == [2, 3, 4, 5]
+    assert adata.uns["consensus"]["why"].startswith("K = 3 ")
+    assert ge.metrics.ari(truth, adata.obs["consensus"].astype(str)) == 1
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    assert anndata.read_h5ad(tmp_path / "a.h5ad").uns["consensus"]["why"] == adata.uns["consensus"]["why"]
