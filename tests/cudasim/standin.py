@@ -18,6 +18,7 @@ import types
 
 import numpy as np
 
+from cudasim.layouts import laid
 from cudasim.shim import Uninitialised
 
 try:
@@ -76,7 +77,7 @@ class ndarray:
         return f"standin.{self.host!r}"
 
     def __getitem__(self, index):
-        return ndarray(self.host[_index(index)])
+        return _wrap(laid("getitem", self.host[_index(index)], (self.host,), {}))
 
     def __setitem__(self, index, value):
         index = _index(index)
@@ -99,7 +100,10 @@ class ndarray:
             if name in ("item", "tolist"):
                 ndarray.syncs += 1
                 return method(*args, **kwargs)
-            return _wrap(method(*map(_argument, args), **{key: _argument(value) for key, value in kwargs.items()}))
+            args, kwargs = _arguments(args, kwargs)
+            if name == "view":
+                _refuse_view(self.host, *args, **kwargs)
+            return _wrap(laid(name, method(*args, **kwargs), (self.host, *args), kwargs))
 
         return call
 
@@ -113,15 +117,15 @@ def _host_value(convert):
 
 
 def _unary(function):
-    return lambda self: _wrap(function(self.host))
+    return lambda self: _fresh(function(self.host))
 
 
 def _binary(function):
-    return lambda self, other: _wrap(function(self.host, _operand(other)))
+    return lambda self, other: _fresh(function(self.host, _operand(other)))
 
 
 def _swapped(function):
-    return lambda self, other: _wrap(function(_operand(other), self.host))
+    return lambda self, other: _fresh(function(_operand(other), self.host))
 
 
 def _in_place(function):
@@ -134,21 +138,7 @@ def _in_place(function):
 
 CONVERSIONS = {"bool": bool, "int": int, "float": float, "complex": complex, "index": operator.index}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-ARITHMETIC = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-)
+ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 
 for _name, _convert in CONVERSIONS.items():
     setattr(ndarray, f"__{_name}__", _host_value(_convert))
@@ -169,6 +159,10 @@ def _wrap(value):
     return value
 
 
+def _fresh(value):
+    return _wrap(laid("operator", value, (), {}))
+
+
 def _operand(value):
     """What an expression may meet: our arrays and numbers."""
     if isinstance(value, ndarray):
@@ -187,6 +181,16 @@ def _argument(value):
     if isinstance(value, list | tuple):
         return type(value)(map(_argument, value))
     return value
+
+
+def _arguments(args, kwargs, convert=None):
+    """All arguments of a call, converted; `convert` is for those by position."""
+    return tuple(map(convert or _argument, args)), {key: _argument(value) for key, value in kwargs.items()}
+
+
+def _refuse_view(host, dtype=None):
+    if dtype is not None and np.dtype(dtype).itemsize != host.itemsize and not host.flags.c_contiguous:
+        raise ValueError("To change to a dtype of a different size, the array must be C-contiguous")
 
 
 def _index(index):
@@ -227,8 +231,8 @@ class _Namespace(types.ModuleType):
     def _function(self, name, function):
         def call(*args, **kwargs):
             self._check_keywords(name, function, kwargs)
-            convert = _operand if isinstance(function, np.ufunc) else _argument
-            return _wrap(function(*map(convert, args), **{key: _argument(value) for key, value in kwargs.items()}))
+            args, kwargs = _arguments(args, kwargs, _operand if isinstance(function, np.ufunc) else None)
+            return _wrap(laid(f"{self.__name__}.{name}", function(*args, **kwargs), args, kwargs))
 
         return call
 
@@ -240,6 +244,12 @@ class _Namespace(types.ModuleType):
             allowed = set(inspect.signature(getattr(self._device, name)).parameters)
         if unknown := set(kwargs) - allowed:
             raise TypeError(f"{self.__name__}.{name} has no keyword {', '.join(sorted(unknown))}")
+
+
+def _garbage(dtype):
+    """What nobody should find of use in memory that was not written."""
+    dtype = np.dtype(dtype)
+    return np.nan if dtype.kind in "fc" else dtype.kind == "b" or np.iinfo(dtype).max // 3
 
 
 class Standin(_Namespace):
@@ -277,12 +287,10 @@ class Standin(_Namespace):
         return value.get()
 
     def empty(self, shape, dtype=float):
-        dtype = np.dtype(dtype)
-        garbage = np.nan if dtype.kind in "fc" else dtype.kind == "b" or np.iinfo(dtype).max // 3
-        return ndarray(np.full(shape, garbage, dtype), fresh=True)
+        return ndarray(np.full(shape, _garbage(dtype), dtype), fresh=True)
 
     def empty_like(self, value):
-        return self.empty(value.shape, value.dtype)
+        return ndarray(np.full_like(value.host, _garbage(value.dtype)), fresh=True)
 
     def get_default_memory_pool(self):
         return types.SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0)
