@@ -74,8 +74,8 @@ def inner(function: Callable) -> Any:
 
 
 def reordered(function: Callable) -> Any:
-    """Do `inner` for a function whose sums over columns may be added up in any order, several at a time."""
-    return numba.njit(fastmath={"reassoc"}, **FROM_KERNELS)(function)
+    """Do `kernel` for a function whose sums over columns may be added up in any order, several at a time."""
+    return _forgiving(numba.njit(cache=KEPT, fastmath={"reassoc"}, **OPTIONS)(function))
 
 
 def _forgiving(dispatcher: Any) -> Any:
