@@ -78,7 +78,8 @@ def fits(needed: int, what: str, device: str, instead: str) -> None:
     """Raise if arrays of that many bytes are more than the device's memory; `instead` says what to use."""
     there = memory(device)
     if there is not None and needed > there:
-        has = f"{'this machine' if device == 'cpu' else device} has {there / 1e9:.3g} GB"
+        size = f"{there / 1e9:.3g} GB"
+        has = f"this machine has {size}" if device == "cpu" else f"{device} has {size} free"
         raise ValueError(f"{what} must fit into memory: {needed / 1e9:.3g} GB are needed, {has}; {instead}.")
 
 

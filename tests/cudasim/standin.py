@@ -138,7 +138,8 @@ def _in_place(function):
 
 CONVERSIONS = {"bool": bool, "int": int, "float": float, "complex": complex, "index": operator.index}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-ARITHMETIC = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+ARITHMETIC += ("lshift", "rshift")
 
 for _name, _convert in CONVERSIONS.items():
     setattr(ndarray, f"__{_name}__", _host_value(_convert))
@@ -263,6 +264,7 @@ class Standin(_Namespace):
         self.cuda = types.SimpleNamespace(
             is_available=lambda: True,
             Device=Device,
+            **dict.fromkeys(("cublas", "cusolver", "cufft")),
             runtime=types.SimpleNamespace(
                 getDeviceCount=lambda: 1,
                 memGetInfo=lambda: (1 << 33, 1 << 34),
@@ -293,7 +295,7 @@ class Standin(_Namespace):
         return ndarray(np.full_like(value.host, _garbage(value.dtype)), fresh=True)
 
     def get_default_memory_pool(self):
-        return types.SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0)
+        return types.SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0, free_bytes=lambda: 0)
 
     def RawModule(self, *, code, options, name_expressions):
         module = self._engine(code=code, options=options, name_expressions=name_expressions)
