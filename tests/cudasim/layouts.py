@@ -13,8 +13,8 @@ KEEPING = {"astype", "copy", "zeros_like", "ones_like", "full_like"}  # their `o
 def laid(name, result, given, options):
     """A result of NumPy's in CuPy's layout; `name` as in "cupy.fft.rfft", `given` the arguments by position."""
     if isinstance(result, tuple):
-        parts = [laid(name, part, given, options) for part in result]
-        return _decomposed(name, parts, given[0])
+        parts = tuple(laid(name, part, given, options) for part in result)
+        return _decomposed(name, parts, *given) if name.startswith("cupy.linalg.") else parts
     if not isinstance(result, np.ndarray) or name.rpartition(".")[2] in KEEPING:
         return result
     if any(isinstance(x, np.ndarray) and np.may_share_memory(result, x) for x in (*given, *options.values())):
@@ -28,6 +28,7 @@ def laid(name, result, given, options):
 
 
 def _decomposed(name, parts, matrix):
+    """Left vectors lie in columns, but for those of a single wide matrix; right ones in rows, but for a tall one's."""
     if name == "cupy.linalg.eigh":
         return parts[0], _in_columns(parts[1])
     if name == "cupy.linalg.qr":
@@ -36,7 +37,7 @@ def _decomposed(name, parts, matrix):
         return _in_columns(parts[0]), *parts[1:]
     if name == "cupy.linalg.svd" and matrix.shape[0] > matrix.shape[1]:
         return _in_columns(parts[0]), parts[1], _in_columns(parts[2])
-    return tuple(parts)
+    return parts
 
 
 def _in_order(x):

@@ -2,8 +2,9 @@
 
 Its arrays refuse to become NumPy arrays unless asked (`.get()`), to mix with NumPy arrays or lists, and to be assigned
 to through an index that names an element twice. `empty` is filled with NaN or a large number. Reductions give 0-d
-arrays. Names and keywords that the real CuPy lacks are refused, where it is installed. `ndarray.syncs` counts what
-would make the host wait for a device: bool(x), int(x), float(x), .get(), .item(), .tolist().
+arrays. Results lie in memory as CuPy's do (`layouts`). Names and keywords that the real CuPy lacks are refused, where
+it is installed. `ndarray.syncs` counts what would make the host wait for a device: bool(x), int(x), float(x), .get(),
+.item(), .tolist().
 
 `Standin(engine)` takes the place of the module `cupy`; `engine` has the shape of cupy.RawModule and runs kernels on
 NumPy buffers.
