@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from gpuensemble._array import checks, coding, csr, frames
 from gpuensemble._array import rows as code_rows
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on_own_device, to_device
-from gpuensemble._kernels import products
-from gpuensemble._kernels.cpu import integers
+from gpuensemble._kernels import integers, products
 
 
 class Merged(NamedTuple):

@@ -210,7 +210,8 @@ def _tensor(x: Array, tau: float, axis: int) -> Array:
     front = front.swapaxes(1, 2) if turned else front
     if x.dtype.kind == "f" and front.shape[2] in thresholding.PAIRED:
         packed = xp.ascontiguousarray(front).view(xp.result_type(x.dtype, "complex64"))
-        out = _shrink_packed(fourier("fft", packed, 0), tau).view(x.dtype)
+        shrunken = _shrink_packed(fourier("fft", packed, 0), tau)
+        out = xp.ascontiguousarray(shrunken).view(x.dtype)  # cupy.fft returns a view with swapped axes
     else:
         spectrum = thresholding.thresholded(slices(front, 0), tau, None)
         out = unsliced(spectrum, 0, len(front), x.dtype.kind == "f")

@@ -78,7 +78,8 @@ def fits(needed: int, what: str, device: str, instead: str) -> None:
     """Raise if arrays of that many bytes are more than the device's memory; `instead` says what to use."""
     there = memory(device)
     if there is not None and needed > there:
-        has = f"{'this machine' if device == 'cpu' else device} has {there / 1e9:.3g} GB"
+        size = f"{there / 1e9:.3g} GB"
+        has = f"this machine has {size}" if device == "cpu" else f"{device} has {size} free"
         raise ValueError(f"{what} must fit into memory: {needed / 1e9:.3g} GB are needed, {has}; {instead}.")
 
 
@@ -88,7 +89,8 @@ def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") ->
     if namespace(value) is np:
         value = np.asarray(value)
         if value.dtype == object and "f" in kinds and all(isinstance(entry, numbers.Real) for entry in value.flat):
-            value = value.astype("float64")  # as numbers of several types in a DataFrame are
+            found = np.fromiter(map(as_float, value.flat), "float64", value.size)
+            value = found.reshape(value.shape)  # numbers of several types, as in a DataFrame, or too large ones
     if value.dtype.kind not in kinds:
         raise TypeError(f"`{name}` must hold {'numbers' if 'f' in kinds else 'integers'}, got dtype {value.dtype}.")
     if value.ndim != ndim:

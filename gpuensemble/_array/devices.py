@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -40,7 +41,7 @@ def choose_device(device: str, *inputs: Array) -> str:
         raise ValueError(f'`device` must be "auto", "cpu", "cuda" or "cuda:N", got {shown(device)}.')
     if device == "auto":
         home = next((device_of(x) for x in inputs if namespace(x) is not numpy), None)
-        return home or ("cuda:0" if cuda_count() else "cpu")
+        return home or _automatic()
     if device == "cpu":
         return "cpu"
     match = re.fullmatch(r"cuda(?::(\d+))?", device)
@@ -57,31 +58,83 @@ def choose_device(device: str, *inputs: Array) -> str:
     return f"cuda:{index}"
 
 
+def _automatic() -> str:
+    """Return "cuda:0" if a CUDA device can be used, else "cpu"; if one is there all the same, say once why not."""
+    if cuda_count():
+        return "cuda:0"
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and _devices_there(cupy):
+        _warn_once(f"A CUDA device is there, but the CPU is used: {why_no_cuda()}.")
+    return "cpu"
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, stacklevel=2)
+
+
 def cuda_count() -> int:
-    """Count the CUDA devices that CuPy sees; there are 0 without CuPy."""
+    """Count the CUDA devices that can be used; there are 0 without CuPy, or without a library that it needs."""
     try:
         import cupy
     except ImportError:
         return 0
+    count = _devices_there(cupy)
+    return 0 if count and _fault(cupy) else count
+
+
+def _devices_there(cupy: Any) -> int:
     return cupy.cuda.runtime.getDeviceCount() if cupy.cuda.is_available() else 0
 
 
 def why_no_cuda() -> str:
-    """Say why there is no CUDA device, as the end of a sentence."""
+    """Say why no CUDA device can be used, as the end of a sentence."""
     try:
-        import cupy  # noqa: F401
+        import cupy
     except ImportError as error:
         return f"CuPy cannot be imported ({error}); `pip install gpuensemble[cuda13]` or `[cuda12]` brings it"
-    return "CuPy finds no CUDA device"
+    return _fault(cupy) if _devices_there(cupy) else "CuPy finds no CUDA device"
+
+
+LIBRARIES = {"cuBLAS": "cublas", "cuSOLVER": "cusolver", "cuFFT": "cufft"}  # and their modules of cupy.cuda
+
+
+@functools.cache
+def _fault(cupy: Any) -> str:
+    """Say which parts of CUDA do not work, as the end of a sentence; nothing if all do.
+
+    CuPy looks for a library when its module is asked for, and for the rest when it compiles its first kernel.
+    """
+    trials: dict[str, Callable] = {"NVRTC or the CUDA headers": lambda: cupy.zeros(1) + 1}
+    trials |= {library: functools.partial(getattr, cupy.cuda, module) for library, module in LIBRARIES.items()}
+    found = {}
+    for part, trial in trials.items():
+        try:
+            trial()
+        except (ImportError, MemoryError, OSError, RuntimeError, *compile_errors()) as error:
+            found[part] = str(error).strip().partition("\n")[0].rstrip(".:") or type(error).__name__
+    if not found:
+        return ""
+    brings = "`pip install gpuensemble[cuda13]` or `[cuda12]` brings what is missing"
+    return f"CuPy cannot use {', '.join(found)} ({next(iter(found.values()))}); {brings}"
+
+
+def compile_errors() -> tuple:
+    """Return what CuPy raises where a kernel does not compile; it is known once CuPy has been imported."""
+    compiler = sys.modules.get("cupy.cuda.compiler")
+    return () if compiler is None else (compiler.CompileException,)
 
 
 def memory(device: str) -> int | None:
-    """Return how many bytes a device has, or the host within its container's limit; None where nothing tells."""
+    """Return how many bytes are free on a CUDA device, or the host has within its container's limit; None if unknown.
+
+    What CuPy's pool holds and does not use counts as free.
+    """
     if device != "cpu":
         import cupy
 
         with on(device):
-            return cupy.cuda.runtime.memGetInfo()[1]
+            return cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
     sizes = []
     with contextlib.suppress(AttributeError, ValueError, OSError):  # not POSIX
         sizes.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

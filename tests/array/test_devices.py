@@ -1,12 +1,16 @@
 """The choice of a device and moving arrays."""
 
+import re
 import sys
+import types
 
 import numpy as np
 import pytest
 
+from cudasim import standin
 from gpuensemble import Membership
 from gpuensemble._array import checks, devices
+from gpuensemble._cli.doctor import run as doctor
 
 
 def test_arrays_know_their_library_and_device(xp):
@@ -64,6 +68,68 @@ def test_a_missing_device_is_named():
     assert Membership.from_labels([[0], [1]]).device == "cpu"
 
 
+class Lacking(types.SimpleNamespace):
+    """`cupy.cuda` where libraries are missing."""
+
+    def __getattr__(self, name):
+        raise ImportError(f"lib{name}.so.12: cannot open")
+
+
+def without_libraries():
+    """CuPy on a machine with a driver and a device, but without two of CUDA's libraries."""
+    cupy = standin.Standin(None)
+    there = vars(cupy.cuda)
+    cupy.cuda = Lacking(**{name: there[name] for name in there.keys() - {"cusolver", "cufft"}})
+    return cupy
+
+
+def without_headers():
+    """CuPy on a machine without the headers that every kernel includes."""
+
+    def zeros(_shape):
+        raise RuntimeError("Failed to find CUDA headers.\nInstall them.")
+
+    cupy = standin.Standin(None)
+    cupy.zeros = zeros
+    return cupy
+
+
+FAULTS = {
+    without_libraries: "CuPy cannot use cuSOLVER, cuFFT (libcusolver.so.12: cannot open); `pip install gpuensemble[",
+    without_headers: "CuPy cannot use NVRTC or the CUDA headers (Failed to find CUDA headers); `pip install",
+}
+
+
+@pytest.mark.parametrize("broken", FAULTS)
+def test_a_device_that_cannot_be_used_is_told_of_once(monkeypatch, broken):
+    monkeypatch.setitem(sys.modules, "cupy", broken())
+    devices._warn_once.cache_clear()
+    with pytest.warns(UserWarning, match=re.escape(FAULTS[broken])) as said:
+        assert Membership.from_labels([[0], [1]]).device == "cpu"
+    assert str(said[0].message).startswith("A CUDA device is there, but the CPU is used: ")
+    assert Membership.from_labels([[0], [1]]).device == "cpu"  # a second warning would be an error
+    assert devices.cuda_count() == 0
+    with pytest.raises(
+        ValueError, match=rf"^`device` must be one that is there, got 'cuda': {re.escape(FAULTS[broken])}"
+    ):
+        Membership.from_labels([[0], [1]], device="cuda")
+
+
+def test_the_doctor_names_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", without_libraries())
+    monkeypatch.setattr(doctor.doctor_checks, "all_checks", list)
+    report = doctor.run("cpu")
+    assert report["not_checked"]["cuda"].startswith(FAULTS[without_libraries])
+
+
+def test_free_memory_of_a_device_counts_with_what_the_pool_does_not_use(monkeypatch):
+    cupy = standin.Standin(None)
+    cupy.cuda.runtime.memGetInfo = lambda: (3 << 20, 9 << 20)
+    cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_bytes=lambda: 1 << 20)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    assert devices.memory("cuda:0") == 4 << 20
+
+
 def test_memory_is_the_least_of_machine_and_container(tmp_path, monkeypatch):
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(devices, "MEMORY_LIMITS", (str(limit),))
@@ -82,8 +148,8 @@ def test_memory_is_the_least_of_machine_and_container(tmp_path, monkeypatch):
 def test_arrays_that_do_not_fit_are_refused(xp):
     device = devices.device_of(xp.zeros(1))
     checks.fits(1 << 20, "Ten arrays", device, "use SEC")
-    where = "this machine" if xp is np else "cuda:0"
-    message = rf"^Ten arrays must fit into memory: 1e\+09 GB are needed, {where} has .* GB; use SEC\.$"
+    has = r"this machine has .* GB" if xp is np else r"cuda:0 has .* GB free"
+    message = rf"^Ten arrays must fit into memory: 1e\+09 GB are needed, {has}; use SEC\.$"
     with pytest.raises(ValueError, match=message):
         checks.fits(10**18, "Ten arrays", device, "use SEC")
 

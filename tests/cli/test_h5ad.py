@@ -98,7 +98,7 @@ BAD = {
     ),
     "ending": (
         ["--keys", KEYS, "--out", "out.xlsx"],
-        "`out.xlsx` must end in one of .csv, .tsv, .parquet, .npy, .npz, .h5ad.",
+        "`out.xlsx` must end in one of .csv, .tsv, .txt,",
     ),
     "id": (["--keys", KEYS, "--id", "x"], "`--id` must be left out for `cells.h5ad`, an .h5ad file, got 'x'."),
     "header": (["--keys", KEYS, "--header"], "`--header` must be left out for `cells.h5ad`, an .h5ad file, got True."),

@@ -2,8 +2,9 @@
 
 Its arrays refuse to become NumPy arrays unless asked (`.get()`), to mix with NumPy arrays or lists, and to be assigned
 to through an index that names an element twice. `empty` is filled with NaN or a large number. Reductions give 0-d
-arrays. Names and keywords that the real CuPy lacks are refused, where it is installed. `ndarray.syncs` counts what
-would make the host wait for a device: bool(x), int(x), float(x), .get(), .item(), .tolist().
+arrays. Results lie in memory as CuPy's do (`layouts`). Names and keywords that the real CuPy lacks are refused, where
+it is installed. `ndarray.syncs` counts what would make the host wait for a device: bool(x), int(x), float(x), .get(),
+.item(), .tolist().
 
 `Standin(engine)` takes the place of the module `cupy`; `engine` has the shape of cupy.RawModule and runs kernels on
 NumPy buffers.
@@ -18,6 +19,7 @@ import types
 
 import numpy as np
 
+from cudasim.layouts import laid
 from cudasim.shim import Uninitialised
 
 try:
@@ -76,7 +78,7 @@ class ndarray:
         return f"standin.{self.host!r}"
 
     def __getitem__(self, index):
-        return ndarray(self.host[_index(index)])
+        return _wrap(laid("getitem", self.host[_index(index)], (self.host,), {}))
 
     def __setitem__(self, index, value):
         index = _index(index)
@@ -99,7 +101,10 @@ class ndarray:
             if name in ("item", "tolist"):
                 ndarray.syncs += 1
                 return method(*args, **kwargs)
-            return _wrap(method(*map(_argument, args), **{key: _argument(value) for key, value in kwargs.items()}))
+            args, kwargs = _arguments(args, kwargs)
+            if name == "view":
+                _refuse_view(self.host, *args, **kwargs)
+            return _wrap(laid(name, method(*args, **kwargs), (self.host, *args), kwargs))
 
         return call
 
@@ -113,15 +118,15 @@ def _host_value(convert):
 
 
 def _unary(function):
-    return lambda self: _wrap(function(self.host))
+    return lambda self: _fresh(function(self.host))
 
 
 def _binary(function):
-    return lambda self, other: _wrap(function(self.host, _operand(other)))
+    return lambda self, other: _fresh(function(self.host, _operand(other)))
 
 
 def _swapped(function):
-    return lambda self, other: _wrap(function(_operand(other), self.host))
+    return lambda self, other: _fresh(function(_operand(other), self.host))
 
 
 def _in_place(function):
@@ -134,21 +139,8 @@ def _in_place(function):
 
 CONVERSIONS = {"bool": bool, "int": int, "float": float, "complex": complex, "index": operator.index}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-ARITHMETIC = (
-    "add",
-    "sub",
-    "mul",
-    "truediv",
-    "floordiv",
-    "mod",
-    "pow",
-    "matmul",
-    "and",
-    "or",
-    "xor",
-    "lshift",
-    "rshift",
-)
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+ARITHMETIC += ("lshift", "rshift")
 
 for _name, _convert in CONVERSIONS.items():
     setattr(ndarray, f"__{_name}__", _host_value(_convert))
@@ -169,6 +161,10 @@ def _wrap(value):
     return value
 
 
+def _fresh(value):
+    return _wrap(laid("operator", value, (), {}))
+
+
 def _operand(value):
     """What an expression may meet: our arrays and numbers."""
     if isinstance(value, ndarray):
@@ -187,6 +183,16 @@ def _argument(value):
     if isinstance(value, list | tuple):
         return type(value)(map(_argument, value))
     return value
+
+
+def _arguments(args, kwargs, convert=None):
+    """All arguments of a call, converted; `convert` is for those by position."""
+    return tuple(map(convert or _argument, args)), {key: _argument(value) for key, value in kwargs.items()}
+
+
+def _refuse_view(host, dtype=None):
+    if dtype is not None and np.dtype(dtype).itemsize != host.itemsize and not host.flags.c_contiguous:
+        raise ValueError("To change to a dtype of a different size, the array must be C-contiguous")
 
 
 def _index(index):
@@ -227,8 +233,8 @@ class _Namespace(types.ModuleType):
     def _function(self, name, function):
         def call(*args, **kwargs):
             self._check_keywords(name, function, kwargs)
-            convert = _operand if isinstance(function, np.ufunc) else _argument
-            return _wrap(function(*map(convert, args), **{key: _argument(value) for key, value in kwargs.items()}))
+            args, kwargs = _arguments(args, kwargs, _operand if isinstance(function, np.ufunc) else None)
+            return _wrap(laid(f"{self.__name__}.{name}", function(*args, **kwargs), args, kwargs))
 
         return call
 
@@ -242,6 +248,12 @@ class _Namespace(types.ModuleType):
             raise TypeError(f"{self.__name__}.{name} has no keyword {', '.join(sorted(unknown))}")
 
 
+def _garbage(dtype):
+    """What nobody should find of use in memory that was not written."""
+    dtype = np.dtype(dtype)
+    return np.nan if dtype.kind in "fc" else dtype.kind == "b" or np.iinfo(dtype).max // 3
+
+
 class Standin(_Namespace):
     """What `import cupy` gives while a test runs on the stand-in device."""
 
@@ -253,6 +265,7 @@ class Standin(_Namespace):
         self.cuda = types.SimpleNamespace(
             is_available=lambda: True,
             Device=Device,
+            **dict.fromkeys(("cublas", "cusolver", "cufft")),
             runtime=types.SimpleNamespace(
                 getDeviceCount=lambda: 1,
                 memGetInfo=lambda: (1 << 33, 1 << 34),
@@ -277,15 +290,13 @@ class Standin(_Namespace):
         return value.get()
 
     def empty(self, shape, dtype=float):
-        dtype = np.dtype(dtype)
-        garbage = np.nan if dtype.kind in "fc" else dtype.kind == "b" or np.iinfo(dtype).max // 3
-        return ndarray(np.full(shape, garbage, dtype), fresh=True)
+        return ndarray(np.full(shape, _garbage(dtype), dtype), fresh=True)
 
     def empty_like(self, value):
-        return self.empty(value.shape, value.dtype)
+        return ndarray(np.full_like(value.host, _garbage(value.dtype)), fresh=True)
 
     def get_default_memory_pool(self):
-        return types.SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0)
+        return types.SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0, free_bytes=lambda: 0)
 
     def RawModule(self, *, code, options, name_expressions):
         module = self._engine(code=code, options=options, name_expressions=name_expressions)

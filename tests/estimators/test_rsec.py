@@ -296,10 +296,9 @@ def test_bad_parameters_get_one_sentence(parameters, message):
 def test_arrays_that_do_not_fit_are_refused_before_any_work(xp, monkeypatch):
     monkeypatch.setattr(checks, "memory", lambda device: 10**5)
     monkeypatch.setattr(solver, "solve", None)
-    where = "this machine" if xp is np else "cuda:0"
+    has = "this machine has 0.0001 GB" if xp is np else "cuda:0 has 0.0001 GB free"
     message = (
-        "RSEC's 8 arrays of 180 x 180 must fit into memory: 0.00207 GB are needed, "
-        f"{where} has 0.0001 GB; SEC and KCC are linear in n."
+        f"RSEC's 8 arrays of 180 x 180 must fit into memory: 0.00207 GB are needed, {has}; SEC and KCC are linear in n."
     )
     with pytest.raises(ValueError, match="fit into memory") as error:
         ge.RSEC(2).fit(xp.asarray(ensemble()[1]))

@@ -5,7 +5,7 @@ import pytest
 
 import gpuensemble as ge
 from gpuensemble._array import coding
-from gpuensemble._kernels.cpu import integers
+from gpuensemble._kernels import integers
 
 
 @pytest.fixture(autouse=True)

@@ -221,6 +221,17 @@ def run_shrink_slices(kernel, layout, tau, weighted, T):
     return [(data, expected)]
 
 
+def run_equal_values(kernel):
+    """Equal singular values, 5 and 5, are of rank 0 and 1 all the same: the weights 0 and 1 leave 5 and 3."""
+    data = np.zeros((3, 2, 150), "complex64")
+    data[:, 0, 0] = data[:, 1, 1] = 5
+    expected = data.copy()
+    expected[:, 1, 1] = 3
+    sizes = map(np.int64, (3, 150, 300, 150, 1, 0))
+    kernel((2,), (128,), (data.view("float32"), *sizes, np.float64(2), np.array([0.0, 1.0])))
+    return [(data, expected)]
+
+
 # Sizes are chosen so that the grid is smaller than the work, no size is a multiple of the block, and the last entry of
 # every buffer is used.
 CASES = {
@@ -310,6 +321,7 @@ CASES["shrink_slices"] = {
     "shrink_slices<float, 4>": partial(
         run_shrink_slices, layout=(5, 4, 20, 80, 20, 1, 0), tau=2.0, weighted=True, T="float"
     ),
+    "shrink_slices<float, 2>": run_equal_values,
 }
 
 
@@ -527,6 +539,7 @@ MUTANTS = [
     ("wrong result", "shrink_slices", "look < 2 && unsure", "look < 1 && unsure"),
     ("wrong result", "shrink_slices", "< CARE * sqrt(largest)", "< 0"),
     ("wrong result", "shrink_slices", "rank += other > square", "rank += other < square"),
+    ("wrong result", "shrink_slices", " || (other == square && j < i)", ""),
     ("out of bounds", "shrink_slices", "weights ? tau * weights[rank] : tau", "tau * weights[rank]"),
     ("wrong result", "shrink_slices", "1 - threshold / sigma : 0", "1 - threshold / sigma : 1"),
     ("wrong result", "shrink_slices", "im += b * c - a * d", "im += b * c + a * d"),

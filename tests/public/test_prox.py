@@ -104,6 +104,16 @@ def test_nuclear_agrees_with_lapack(xp, shape, dtype):
         close(prox.nuclear(xp.asarray(x), tau, xp.asarray(weights)), lapack(x, tau, weights), xp, dtype, scale)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.parametrize("size", range(2, 12))
+def test_equal_singular_values_take_a_weight_each(xp, size, dtype):
+    """By rank: of two that are 5 one is reduced by 0 and one by 2, not both by the same."""
+    x = 5 * np.eye(size, size + 1, dtype=dtype)
+    found = to_host(prox.nuclear(xp.asarray(x), 2.0, xp.asarray(np.arange(size) % 2.0)))
+    values = np.linalg.svd(found, compute_uv=False)
+    np.testing.assert_allclose(values, [5.0] * (size - size // 2) + [3.0] * (size // 2), rtol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(2, 7), (20, 8), (129, 129), (12, 9)])
 @given(seed=st.integers(0, 99), tau=st.floats(0.1, 6))
 @settings(max_examples=8)

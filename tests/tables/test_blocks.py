@@ -497,7 +497,7 @@ def test_a_killed_process_goes_on(tmp_path):
 def test_progress_is_shown(tmp_path, capsys):
     ge.SEC(4, init="random", n_init=2, random_state=0, verbose=1).fit(on_disk(tmp_path, ensemble()))
     shown = capsys.readouterr().err
-    assert "starts: 100%" in shown
+    assert "iterations, at most: 100%" in shown
     assert "iteration=" in shown
     assert "objective=" in shown
 

@@ -5,13 +5,12 @@ made from; on a CUDA device both are compared with the CPU.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gpuensemble._array.devices import choose_device, cuda_count, why_no_cuda
+from gpuensemble._array.devices import choose_device, compile_errors, cuda_count, why_no_cuda
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._cli.bench import machine
 from gpuensemble._cli.doctor import checks as doctor_checks
@@ -91,9 +90,8 @@ def _errors() -> tuple:
     """Return what a broken installation, driver or compiler raises."""
     from numba.core.errors import NumbaError
 
-    compiler = sys.modules.get("cupy.cuda.compiler")
     known = (ArithmeticError, AttributeError, ImportError, LookupError, MemoryError, OSError, RuntimeError)
-    return (*known, TypeError, ValueError, NumbaError, *([compiler.CompileException] if compiler else []))
+    return (*known, TypeError, ValueError, NumbaError, *compile_errors())
 
 
 def _difference(found: list, expected: list, tolerance: float) -> str:

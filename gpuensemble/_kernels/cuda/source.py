@@ -11,7 +11,10 @@ TYPE = {"float32": "float", "float64": "double", "int64": "long long"}  # of C
 
 
 def function(expression: str, file: str):
-    """Return one instantiation of a kernel of that file, which CuPy compiles once for each device and keeps on disk."""
+    """Return one instantiation of a kernel of that file; CuPy compiles it once for each kind of device.
+
+    From 14.2 on CuPy keeps it on disk; earlier versions compile templates anew in every process.
+    """
     import cupy
 
     return _compiled(cupy, expression, file)

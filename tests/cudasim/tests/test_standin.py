@@ -63,3 +63,42 @@ def test_waiting_for_the_device_is_counted(cupy):
 def test_empty_holds_nothing_of_use(cupy):
     assert np.isnan(cupy.empty(3).get()).all()
     assert (cupy.empty(3, "int32").get() > 2**28).all()
+
+
+def order(x):
+    """The axes of an array from the farthest in memory to the nearest."""
+    return tuple(sorted(range(x.ndim), key=lambda axis: -x.strides[axis]))
+
+
+LAYOUTS = {
+    "elementwise": (lambda cupy, x: x + 1, (0, 1, 2)),
+    "function": (lambda cupy, x: cupy.where(x > 0, x, 0), (0, 1, 2)),
+    "reduction": (lambda cupy, x: x.sum(0, keepdims=True) + 0 * x, (0, 1, 2)),
+    "gather": (lambda cupy, x: x[:, cupy.asarray([0, 1])], (0, 1, 2)),
+    "join": (lambda cupy, x: cupy.concatenate([x, x]), (0, 1, 2)),
+    "product": (lambda cupy, x: x @ x.swapaxes(1, 2), (0, 1, 2)),
+    "astype": (lambda cupy, x: x.astype("float32"), (2, 1, 0)),
+    "empty_like": (lambda cupy, x: cupy.empty_like(x), (2, 1, 0)),
+    "transpose": (lambda cupy, x: x.T, (0, 1, 2)),
+    "Fourier transform, last axis": (lambda cupy, x: cupy.fft.rfft(x), (0, 1, 2)),
+    "Fourier transform, first axis": (lambda cupy, x: cupy.fft.fft(x, axis=0), (2, 1, 0)),
+    "eigenvectors": (lambda cupy, x: cupy.linalg.eigh(x @ x.swapaxes(1, 2))[1], (0, 2, 1)),
+    "singular vectors": (lambda cupy, x: cupy.linalg.svd(x, full_matrices=False)[0], (0, 2, 1)),
+    "orthonormal columns": (lambda cupy, x: cupy.linalg.qr(x[0])[0], (1, 0)),
+    "tall singular vectors": (lambda cupy, x: cupy.linalg.svd(x[0], full_matrices=False)[2], (1, 0)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_results_lie_in_memory_as_those_of_cupy(cupy, name):
+    call, expected = LAYOUTS[name]
+    x = cupy.asarray(np.random.default_rng(0).random((4, 3, 2)).T.copy()).T  # in Fortran order
+    assert order(x) == (2, 1, 0)
+    assert order(call(cupy, x)) == expected
+
+
+def test_a_view_of_another_size_asks_for_c_order(cupy):
+    spectrum = cupy.fft.fft(cupy.asarray(np.ones((3, 2))), axis=0)
+    with pytest.raises(ValueError, match="C-contiguous"):
+        spectrum.view("float64")
+    assert spectrum.T.view("float64").shape == (2, 6)

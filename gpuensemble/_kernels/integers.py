@@ -1,4 +1,4 @@
-"""Large tables of small whole numbers, which most base partitions are, are coded by look-ups, without a sort."""
+"""Large tables of small whole numbers, as most base partitions are, are coded by look-ups on the CPU, not sorted."""
 
 import numpy as np
 
@@ -21,6 +21,7 @@ def coded(labels):
     seen = np.zeros((r, min(WIDEST, CELLS // r)), np.bool_)  # of each partition: the hole, then labels from 0 on
     if not seen.size or not _over_rows(n, lambda first, last: _mark(labels, seen, first, last)):
         return None
+    seen = seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]]
     widths = seen[:, 1:].sum(axis=1)
     complete = not seen[:, 0].any()
     if not widths.all():
