@@ -1,16 +1,10 @@
 """Kernels where nothing can be kept on disk: they are compiled in memory, with one warning."""
 
-import importlib
 import os
 import pickle
-import pkgutil
 import pty
 import subprocess
 import sys
-
-from numba.core.dispatcher import Dispatcher
-
-from gpuensemble._kernels import cpu
 
 PROGRAM = """
 import warnings
@@ -106,13 +100,3 @@ print(0 < watch.compiling() < whole, abs(watch.compiling() + watch.seconds() - w
     place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=place)
     assert done.stdout.split() == ["True", "True"]
-
-
-def test_what_python_may_call_has_an_entry_for_python():
-    """Without one the call ends the process; what only kernels call is private to its file."""
-    modules = [importlib.import_module(found.name) for found in pkgutil.walk_packages(cpu.__path__, f"{cpu.__name__}.")]
-    kernels = [one for module in modules for one in vars(module).values() if isinstance(one, Dispatcher)]
-    assert kernels
-    bare = {one.py_func.__name__ for one in kernels if one.targetoptions.get("no_cpython_wrapper")}
-    assert bare
-    assert [name for name in bare if not name.startswith("_")] == []
