@@ -323,7 +323,7 @@ def test_memory_stays_below_six_embeddings():
     n, k = 100_000, 10
     truth, labels = ensemble(n, 10, k, holes=0.5)
     labels = labels.astype("int8")
-    ge.PCE(k, max_iter=1, device="cpu").fit(labels[:500])  # kernels are compiled before the count starts
+    ge.PCE(k, max_iter=1, device="cpu").fit(labels[:30_000])  # kernels are compiled before the count starts
     tracemalloc.start()
     pce = ge.PCE(k, max_iter=2, random_state=0, device="cpu").fit(labels)
     _, peak = tracemalloc.get_traced_memory()
