@@ -178,7 +178,8 @@ def choose_k(
 
 def makes_partitions(consensus: Any) -> bool:
     """Tell whether an estimator takes features, and makes base partitions of them."""
-    return hasattr(consensus, "get_params") and "partitions" in consensus.get_params()
+    is_estimator = hasattr(consensus, "get_params") and not isinstance(consensus, type)
+    return is_estimator and "partitions" in consensus.get_params()
 
 
 def numbers(ks: Any, name: str, n: int) -> list[int]:

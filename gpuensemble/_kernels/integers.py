@@ -13,7 +13,7 @@ SPAN = 1 << 15  # rows that a thread takes at a time
 
 def coded(labels):
     """Return what `from_labels` of _array/coding.py does, or None where labels are few, not so small, or wrong."""
-    if not isinstance(labels, np.ndarray) or labels.ndim != 2 or labels.size < LARGE:
+    if type(labels) not in (np.ndarray, np.memmap) or labels.ndim != 2 or labels.size < LARGE:  # none that is masked
         return None
     if labels.dtype.kind not in "iu" or labels.dtype == np.uint64 or not labels.dtype.isnative:
         return None

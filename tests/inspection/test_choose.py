@@ -299,3 +299,8 @@ def test_without_a_clear_k_the_greatest_excess_is_chosen():
     assert found.table["excess"][found.chosen] == found.table["excess"].max()
     clear = ge.choose_k(noisy(), range(2, 7), random_state=0, device="cpu")
     assert clear.chosen == clear.recommended == 4
+
+
+def test_a_class_is_no_consensus():
+    with pytest.raises(TypeError, match=r"^`consensus` must be the name of a method or an estimator "):
+        ge.choose_k(noisy(), range(2, 4), consensus=ge.SEC, device="cpu")

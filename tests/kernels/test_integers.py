@@ -86,3 +86,17 @@ def test_wrong_labels_are_named(place, value, message):
     assert integers.coded(labels) is None
     with pytest.raises(ValueError, match=message):
         ge.Membership.from_labels(labels, "cpu")
+
+
+def test_what_is_masked_is_a_hole():
+    labels = np.ma.masked_array(table(), np.random.default_rng(2).random((60, 5)) < 0.2)
+    labels.mask[:, 0] = False
+    assert integers.coded(labels) is None
+    found, expected = ge.Membership.from_labels(labels, "cpu"), ge.Membership.from_labels(labels.filled(-1), "cpu")
+    np.testing.assert_array_equal(found.codes, expected.codes)
+    assert not found.complete
+
+
+def test_a_table_on_disk_is_coded_in_the_same_way(tmp_path):
+    np.save(tmp_path / "labels.npy", table())
+    same(np.load(tmp_path / "labels.npy", mmap_mode="r"))
