@@ -86,6 +86,8 @@ def fits(needed: int, what: str, device: str, instead: str) -> None:
 def array(value: Any, name: str, device: str, ndim: int, kinds: str = "biuf") -> Array:
     """Return a contiguous array of those kinds of dtype with `ndim` axes, moved to the device; lists become arrays."""
     value = frames.array(value)
+    if np.ma.is_masked(value):  # NumPy would show what is behind the mask
+        raise ValueError(f"`{name}` must have no masked entry, got {np.ma.count_masked(value)}.")
     if namespace(value) is np:
         value = np.asarray(value)
         if value.dtype == object and "f" in kinds and all(isinstance(entry, numbers.Real) for entry in value.flat):

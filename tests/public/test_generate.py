@@ -407,3 +407,12 @@ def test_answers_come_home(xp, make):
     labels = make(xp.asarray(table()), n_partitions=5, device="cpu")
     assert namespace(labels) is xp
     assert to_host(labels).shape == (120, 5)
+
+
+def test_masked_features_are_refused():
+    X = np.ma.masked_array(np.arange(60.0).reshape(20, 3), np.zeros((20, 3), bool))
+    assert generate.random_k(X, 1, (2, 2), random_state=0, device="cpu").shape == (20, 1)
+    X.mask[3, 1] = True
+    for make in (generate.random_k, generate.neighbor_graph, generate.subsample):
+        with pytest.raises(ValueError, match=r"^`X` must have no masked entry, got 1\.$"):
+            make(X, 2, device="cpu")
