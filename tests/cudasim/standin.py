@@ -3,8 +3,8 @@
 Its arrays refuse to become NumPy arrays unless asked (`.get()`), to mix with NumPy arrays or lists, and to be assigned
 to through an index that names an element twice. `empty` is filled with NaN or a large number. Reductions give 0-d
 arrays. Results lie in memory as CuPy's do (`layouts`). Names and keywords that the real CuPy lacks are refused, where
-it is installed. `ndarray.syncs` counts what would make the host wait for a device: bool(x), int(x), float(x), .get(),
-.item(), .tolist().
+it is installed. `tally` counts what a device is asked to do, and what makes the host wait for it: bool(x), int(x),
+float(x), .get(), .item(), .tolist().
 
 `Standin(engine)` takes the place of the module `cupy`; `engine` has the shape of cupy.RawModule and runs kernels on
 NumPy buffers.
@@ -21,6 +21,7 @@ import numpy as np
 
 from cudasim.layouts import laid
 from cudasim.shim import Uninitialised
+from cudasim.tally import TALLY
 
 try:
     import cupy as real
@@ -45,7 +46,6 @@ class Device(contextlib.nullcontext):
 class ndarray:
     __module__ = "cupy"
     __hash__ = None
-    syncs = 0
     __array_ufunc__ = None  # NumPy leaves mixed expressions to us, and we refuse them
 
     def __init__(self, host, fresh=False):
@@ -78,16 +78,20 @@ class ndarray:
         return f"standin.{self.host!r}"
 
     def __getitem__(self, index):
-        return _wrap(laid("getitem", self.host[_index(index)], (self.host,), {}))
+        found = self.host[_index(index)]
+        TALLY.launch(found, self.host)
+        return _wrap(laid("getitem", found, (self.host,), {}))
 
     def __setitem__(self, index, value):
         index = _index(index)
         _refuse_duplicates(self.host, index)
         self.fresh = False
-        self.host[index] = _operand(value)
+        value = _operand(value)
+        TALLY.in_place(self.host[index] if np.ndim(self.host[index]) else self.host[:0], value)
+        self.host[index] = value
 
     def get(self):
-        ndarray.syncs += 1
+        TALLY.read(self.host.nbytes)
         return self.host.copy()
 
     def __getattr__(self, name):
@@ -99,39 +103,43 @@ class ndarray:
 
         def call(*args, **kwargs):
             if name in ("item", "tolist"):
-                ndarray.syncs += 1
+                TALLY.read(self.host.nbytes)
                 return method(*args, **kwargs)
             args, kwargs = _arguments(args, kwargs)
             if name == "view":
                 _refuse_view(self.host, *args, **kwargs)
-            return _wrap(laid(name, method(*args, **kwargs), (self.host, *args), kwargs))
+            found = method(*args, **kwargs)
+            TALLY.launch(found, self.host, args)
+            return _wrap(laid(name, found, (self.host, *args), kwargs))
 
         return call
 
 
 def _host_value(convert):
     def method(self):
-        ndarray.syncs += 1
+        TALLY.read(self.host.nbytes)
         return convert(self.host.item())
 
     return method
 
 
 def _unary(function):
-    return lambda self: _fresh(function(self.host))
+    return lambda self: _computed(function, self.host)
 
 
 def _binary(function):
-    return lambda self, other: _fresh(function(self.host, _operand(other)))
+    return lambda self, other: _computed(function, self.host, _operand(other))
 
 
 def _swapped(function):
-    return lambda self, other: _fresh(function(_operand(other), self.host))
+    return lambda self, other: _computed(function, _operand(other), self.host)
 
 
 def _in_place(function):
     def method(self, other):
-        self.host = function(self.host, _operand(other))
+        other = _operand(other)
+        self.host = function(self.host, other)
+        TALLY.in_place(self.host, other)
         return self
 
     return method
@@ -161,7 +169,11 @@ def _wrap(value):
     return value
 
 
-def _fresh(value):
+def _computed(function, *operands):
+    value = function(*operands)
+    TALLY.launch(value, *operands)
+    if function is operator.__matmul__:
+        TALLY.product(*operands, value)
     return _wrap(laid("operator", value, (), {}))
 
 
@@ -234,7 +246,12 @@ class _Namespace(types.ModuleType):
         def call(*args, **kwargs):
             self._check_keywords(name, function, kwargs)
             args, kwargs = _arguments(args, kwargs, _operand if isinstance(function, np.ufunc) else None)
-            return _wrap(laid(f"{self.__name__}.{name}", function(*args, **kwargs), args, kwargs))
+            found = function(*args, **kwargs)
+            out = kwargs.get("out")
+            TALLY.launch(found, args) if out is None else TALLY.in_place(out, *args)
+            if name == "matmul":
+                TALLY.product(*args, found)
+            return _wrap(laid(f"{self.__name__}.{name}", found, args, kwargs))
 
         return call
 
@@ -279,6 +296,8 @@ class Standin(_Namespace):
         """The one way from the host to the device; what is on the device already is not copied."""
         if hasattr(value, "__cuda_array_interface__"):
             return ndarray(np.asarray(types.SimpleNamespace(__array_interface__=value.__cuda_array_interface__)))
+        if not isinstance(value, ndarray):
+            TALLY.up += np.asarray(value, dtype).nbytes
         return ndarray(np.array(value.host if isinstance(value, ndarray) else value, dtype=dtype))
 
     array = asarray
@@ -310,6 +329,8 @@ class _Kernel:
         self.function = function
 
     def __call__(self, grid, block, args, *, shared_mem=0):
+        TALLY.kernels += 1
+        TALLY.launches += 1
         self.function(grid, block, tuple(map(self._argument, args)), shared_mem=shared_mem)
         for value in args:
             if isinstance(value, ndarray):

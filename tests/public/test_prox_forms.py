@@ -7,6 +7,7 @@ import pytest
 from test_prox import close, full_fft, lapack, matrix, one_thread, random  # noqa: F401
 
 from cudasim import standin
+from cudasim.tally import TALLY
 from gpuensemble import prox, tsvd
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._linear import sequence
@@ -51,9 +52,9 @@ def test_a_symmetric_matrix_is_overwritten_by_its_prox(xp, name, dtype, tau):
     x = SYMMETRIC[name](dtype)
     given, expected = xp.asarray(x.copy()), lapack(x, tau)
     scale = max(1.0, float(np.linalg.norm(x, 2)))
-    before = standin.ndarray.syncs
+    before = TALLY.reads
     norm = prox.nuclear_symmetric(given, tau)
-    assert standin.ndarray.syncs == before
+    assert TALLY.reads == before
     close(given, expected, xp, dtype, scale)
     assert float(norm) == pytest.approx(nuclear_norm(expected), abs=len(x) * 1e-5 * scale)
 
@@ -65,9 +66,9 @@ def test_a_symmetric_pair_is_overwritten_by_its_prox(xp, names, dtype, tau):
     x = np.stack([SYMMETRIC[name](dtype) for name in names])
     given, expected = xp.asarray(x.copy()), full_fft(x, tau, 0)
     scale = max(1.0, float(np.linalg.norm(x)))
-    before = standin.ndarray.syncs
+    before = TALLY.reads
     norm = prox.tensor_nuclear_symmetric(given, tau)
-    assert standin.ndarray.syncs == before
+    assert TALLY.reads == before
     close(given, expected, xp, dtype, scale)
     assert float(norm) == pytest.approx(float(tsvd.tensor_nuclear_norm(expected, 0)), abs=1e-4 * scale)
 
@@ -107,9 +108,9 @@ def test_slices_of_two_columns_are_overwritten_by_the_prox(xp, name, shape, tau)
     shrink = prox.SlicePairs(xp.asarray(x))
     for _ in range(2):  # the second time in the basis of the first
         given = xp.asarray(x.copy())
-        before = standin.ndarray.syncs
+        before = TALLY.reads
         norm = shrink(given, tau)
-        assert standin.ndarray.syncs == before
+        assert TALLY.reads == before
     close(given, expected, xp, "float64", scale)
     np.testing.assert_allclose(to_host(given), expected, atol=1e-12 * scale)
     assert float(norm) == pytest.approx(float(tsvd.tensor_nuclear_norm(expected, 2)), abs=1e-11 * scale)
@@ -236,14 +237,14 @@ def test_a_block_waits_for_nothing_and_leaves_the_matrix_alone():
     with standin.installed(None) as xp:
         x, shrink = xp.asarray(low_rank(90, 90, 5)), sequence_of(xp, 90, 12)
         copy = x.copy()
-        before = standin.ndarray.syncs
+        before = TALLY.reads
         shrink.begin(x, 2.0)
-        assert standin.ndarray.syncs == before
+        assert TALLY.reads == before
         assert (to_host(x) == to_host(copy)).all()
         report = to_host(shrink.report)
-        before = standin.ndarray.syncs
+        before = TALLY.reads
         shrink.finish(x, report)
-        assert standin.ndarray.syncs == before
+        assert TALLY.reads == before
         near(x, lapack(to_host(copy), 2.0), xp, "float64", 10)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from cudasim import standin
 from cudasim.shim import ShimModule
+from cudasim.tally import counted
 
 
 @pytest.fixture
@@ -50,14 +51,34 @@ def test_unknown_names_and_keywords_are_refused(cupy, attempt):
 
 def test_waiting_for_the_device_is_counted(cupy):
     x = cupy.asarray([1.0, 2.0])
-    before = standin.ndarray.syncs
-    total = (x * 2 + 1).sum()
+    with counted() as quiet:
+        total = (x * 2 + 1).sum()
     assert total.shape == ()
-    assert standin.ndarray.syncs == before
-    assert float(total) == 8
-    assert bool((x > 0).all())
-    assert x.get().tolist() == [1.0, 2.0]
-    assert standin.ndarray.syncs == before + 3
+    assert quiet.reads == 0
+    with counted() as loud:
+        assert float(total) == 8
+        assert bool((x > 0).all())
+        assert x.get().tolist() == [1.0, 2.0]
+    assert (loud.reads, loud.down) == (3, 8 + 1 + 16)
+
+
+def test_launches_and_bytes_are_counted(cupy):
+    with counted() as found:
+        x = cupy.asarray(np.ones((4, 2)))
+    assert (found.launches, found.up, found.reads) == (0, 64, 0)
+    with counted() as views:
+        x.T.reshape(2, 2, 2)[:, ::2].view("int64")
+    assert views.launches == 0
+    with counted() as found:
+        y = x @ x.T  # 1
+        y += 1  # 2
+        y[0] = 3  # 3
+        cupy.multiply(y, 2, out=y)  # 4
+        y[y > 0].sum()  # 5, 6, 7
+    assert found.launches == 7
+    assert (found.kernels, found.up, found.down) == (0, 0, 0)
+    assert found.multiplied == 2 * 4 * 4 * 2
+    assert found.touched == (64 + 64 + 128) + 128 + 32 + 256 + (128 + 16) + 256 + (128 + 8)
 
 
 def test_empty_holds_nothing_of_use(cupy):
