@@ -39,7 +39,7 @@ NAMES_NUMPY = {
         *(f"estimators.{name}" for name in ("cluster_walk", "cspa", "eac", "ecpcs", "lwea", "mcla", "nmfc", "voting")),
     ),
 }
-NAMES_CUPY = {"_array.devices", "_kernels.cuda", "_cli.bench"}
+NAMES_CUPY = {"_array.devices", "_array.lanes", "_kernels.cuda", "_cli.bench"}
 MODULES = {
     path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", "."): path for path in PACKAGE.rglob("*.py")
 }

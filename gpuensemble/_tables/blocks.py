@@ -12,6 +12,7 @@ import contextlib
 import functools
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import Array, on, to_device, to_host
+from gpuensemble._array.lanes import Once
 from gpuensemble._array.threads import ahead
 from gpuensemble.membership import Membership
 
@@ -31,6 +33,22 @@ class Lasting:
     """Steps are given this again and again: a cluster sends it once, and caches know it by its identity."""
 
     identity: int = field(default_factory=_IDENTITIES.__next__, init=False)  # unlike any other of this process
+
+
+_SHARED: weakref.WeakKeyDictionary[Lasting, dict[tuple[str, str], Once]] = weakref.WeakKeyDictionary()
+_SHARING = threading.Lock()
+
+
+def shared_on(device: str, lasting: Lasting, make: Callable[[], Any], part: str = "") -> Any:
+    """Return what all blocks on a device share of a lasting object: made once for each device, while the object lives.
+
+    The first block that asks for it calls `make`, with the device and its own stream current; streams of other blocks
+    wait for that on the device. On the CPU it is made once, too. What comes back is read only, and must not refer to
+    the object, which would keep it alive. `part` tells several things apart that are made of one object.
+    """
+    with _SHARING:
+        once = _SHARED.setdefault(lasting, {}).setdefault((device, part), Once(device))
+    return once(make)
 
 
 @dataclass

@@ -19,6 +19,7 @@ import types
 
 import numpy as np
 
+from cudasim import devices
 from cudasim.layouts import laid
 from cudasim.shim import Uninitialised
 from cudasim.tally import TALLY
@@ -29,28 +30,15 @@ except ImportError:  # names and keywords are then not checked
     real = None
 
 
-class Device(contextlib.nullcontext):
-    def __init__(self, device=0):
-        super().__init__()
-        if device != 0:
-            raise RuntimeError(f"cudaErrorInvalidDevice: no device {device}")
-        self.id = 0
-
-    mem_info = (1 << 30, 1 << 31)
-    compute_capability = "75"
-
-    def synchronize(self):
-        """Nothing is under way."""
-
-
 class ndarray:
     __module__ = "cupy"
     __hash__ = None
     __array_ufunc__ = None  # NumPy leaves mixed expressions to us, and we refuse them
 
-    def __init__(self, host, fresh=False):
+    def __init__(self, host, fresh=False, memory=None):
         self.host = np.asarray(host)
         self.fresh = fresh  # from `empty`, and not written yet
+        self.memory = memory or devices.Memory()  # that of the array it is a view of
 
     def __array__(self, *_args, **_kwargs):
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
@@ -63,16 +51,26 @@ class ndarray:
     nbytes = property(lambda self: self.host.nbytes)
     strides = property(lambda self: self.host.strides)
     flags = property(lambda self: self.host.flags)
-    device = property(lambda self: Device(0))
-    T = property(lambda self: ndarray(self.host.T))
-    real = property(lambda self: ndarray(self.host.real))
-    imag = property(lambda self: ndarray(self.host.imag))
+    device = property(lambda self: devices.Device(self.memory.device))
+    T = property(lambda self: self._view(self.host.T))
+    real = property(lambda self: self._view(self.host.real))
+    imag = property(lambda self: self._view(self.host.imag))
+
+    def _view(self, host):
+        return ndarray(host, memory=self.memory)
+
+    def _found(self, name, found, *given):
+        """What a method gives: a view, or the result of a launch."""
+        if isinstance(found, np.ndarray) and np.may_share_memory(found, self.host):
+            return self._view(found)
+        self.memory.use()
+        return _wrap(laid(name, found, (self.host, *given), {}))
 
     def __len__(self):
         return len(self.host)
 
     def __iter__(self):
-        return (ndarray(row) for row in self.host)
+        return (self._view(row) for row in self.host)
 
     def __repr__(self):
         return f"standin.{self.host!r}"
@@ -80,19 +78,30 @@ class ndarray:
     def __getitem__(self, index):
         found = self.host[_index(index)]
         TALLY.launch(found, self.host)
-        return _wrap(laid("getitem", found, (self.host,), {}))
+        return self._found("getitem", found)
 
     def __setitem__(self, index, value):
         index = _index(index)
         _refuse_duplicates(self.host, index)
         self.fresh = False
         value = _operand(value)
+        self.memory.use(write=True)
         TALLY.in_place(self.host[index] if np.ndim(self.host[index]) else self.host[:0], value)
         self.host[index] = value
 
     def get(self):
         TALLY.read(self.host.nbytes)
+        self.memory.read()
         return self.host.copy()
+
+    def set(self, host):
+        """A copy from the host, under way on the current stream."""
+        if not isinstance(host, np.ndarray) or (host.dtype, host.shape) != (self.dtype, self.shape):
+            raise TypeError("only an array of NumPy of the same type and shape can be set")
+        TALLY.up += host.nbytes
+        self.memory.use(write=True)
+        self.fresh = False
+        self.host[...] = host
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -104,13 +113,14 @@ class ndarray:
         def call(*args, **kwargs):
             if name in ("item", "tolist"):
                 TALLY.read(self.host.nbytes)
+                self.memory.read()
                 return method(*args, **kwargs)
             args, kwargs = _arguments(args, kwargs)
             if name == "view":
                 _refuse_view(self.host, *args, **kwargs)
             found = method(*args, **kwargs)
             TALLY.launch(found, self.host, args)
-            return _wrap(laid(name, found, (self.host, *args), kwargs))
+            return self._found(name, found, *args)
 
         return call
 
@@ -118,26 +128,28 @@ class ndarray:
 def _host_value(convert):
     def method(self):
         TALLY.read(self.host.nbytes)
+        self.memory.read()
         return convert(self.host.item())
 
     return method
 
 
 def _unary(function):
-    return lambda self: _computed(function, self.host)
+    return lambda self: _computed(function, _operand(self))
 
 
 def _binary(function):
-    return lambda self, other: _computed(function, self.host, _operand(other))
+    return lambda self, other: _computed(function, _operand(self), _operand(other))
 
 
 def _swapped(function):
-    return lambda self, other: _computed(function, _operand(other), self.host)
+    return lambda self, other: _computed(function, _operand(other), _operand(self))
 
 
 def _in_place(function):
     def method(self, other):
         other = _operand(other)
+        self.memory.use(write=True)
         self.host = function(self.host, other)
         TALLY.in_place(self.host, other)
         return self
@@ -180,6 +192,7 @@ def _computed(function, *operands):
 def _operand(value):
     """What an expression may meet: our arrays and numbers."""
     if isinstance(value, ndarray):
+        value.memory.use()
         return value.host
     if isinstance(value, np.generic | int | float | complex):
         return value
@@ -191,6 +204,7 @@ def _argument(value):
     if isinstance(value, np.ndarray):
         raise TypeError("Unsupported type <class 'numpy.ndarray'>")
     if isinstance(value, ndarray):
+        value.memory.use()
         return value.host
     if isinstance(value, list | tuple):
         return type(value)(map(_argument, value))
@@ -212,7 +226,7 @@ def _index(index):
         return tuple(map(_index, index))
     if isinstance(index, np.ndarray | list):
         raise IndexError(f"arrays used as indices must be CuPy's, got {type(index)}")
-    return index.host if isinstance(index, ndarray) else index
+    return _operand(index) if isinstance(index, ndarray) else index
 
 
 def _refuse_duplicates(target, index):
@@ -245,12 +259,17 @@ class _Namespace(types.ModuleType):
     def _function(self, name, function):
         def call(*args, **kwargs):
             self._check_keywords(name, function, kwargs)
+            given = [x for x in (*args, kwargs.get("out")) if isinstance(x, ndarray)]
             args, kwargs = _arguments(args, kwargs, _operand if isinstance(function, np.ufunc) else None)
             found = function(*args, **kwargs)
             out = kwargs.get("out")
             TALLY.launch(found, args) if out is None else TALLY.in_place(out, *args)
             if name == "matmul":
                 TALLY.product(*args, found)
+            if isinstance(found, np.ndarray):
+                for x in given:
+                    if np.may_share_memory(found, x.host):
+                        return x._view(found)
             return _wrap(laid(f"{self.__name__}.{name}", found, args, kwargs))
 
         return call
@@ -281,10 +300,13 @@ class Standin(_Namespace):
         self._engine = engine
         self.cuda = types.SimpleNamespace(
             is_available=lambda: True,
-            Device=Device,
+            Device=devices.Device,
+            Stream=devices.Stream,
+            get_current_stream=devices.get_current_stream,
+            alloc_pinned_memory=devices.alloc_pinned_memory,
             **dict.fromkeys(("cublas", "cusolver", "cufft")),
             runtime=types.SimpleNamespace(
-                getDeviceCount=lambda: 1,
+                getDeviceCount=devices.count,
                 memGetInfo=lambda: (1 << 33, 1 << 34),
                 getDeviceProperties=lambda index: {"name": b"stand-in"},
                 driverGetVersion=lambda: 0,
@@ -296,9 +318,11 @@ class Standin(_Namespace):
         """The one way from the host to the device; what is on the device already is not copied."""
         if hasattr(value, "__cuda_array_interface__"):
             return ndarray(np.asarray(types.SimpleNamespace(__array_interface__=value.__cuda_array_interface__)))
-        if not isinstance(value, ndarray):
-            TALLY.up += np.asarray(value, dtype).nbytes
-        return ndarray(np.array(value.host if isinstance(value, ndarray) else value, dtype=dtype))
+        if isinstance(value, ndarray):
+            value.memory.order()  # from another device, too
+            return ndarray(np.array(value.host, dtype=dtype))
+        TALLY.up += np.asarray(value, dtype).nbytes
+        return ndarray(np.array(value, dtype=dtype))
 
     array = asarray
 
@@ -312,7 +336,7 @@ class Standin(_Namespace):
         return ndarray(np.full(shape, _garbage(dtype), dtype), fresh=True)
 
     def empty_like(self, value):
-        return ndarray(np.full_like(value.host, _garbage(value.dtype)), fresh=True)
+        return ndarray(np.full_like(_operand(value), _garbage(value.dtype)), fresh=True)
 
     def get_default_memory_pool(self):
         return types.SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0, free_bytes=lambda: 0)
@@ -341,6 +365,7 @@ class _Kernel:
         if isinstance(value, ndarray):
             if not value.flags.c_contiguous:
                 raise TypeError("a kernel argument must be contiguous")
+            value.memory.use(write=value.fresh)
             return value.host.view(Uninitialised) if value.fresh else value.host
         if isinstance(value, np.generic):
             return value

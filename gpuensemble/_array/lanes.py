@@ -1,0 +1,108 @@
+"""Work goes to a device along lanes: a lane is a stream, and page-locked memory through which blocks go up.
+
+While one lane works, the next block goes up on another. Arrays of a lane are freed to its stream's part of CuPy's pool,
+and taken from there in the order of the stream; so what outlives a block must come back to the same lane, or be free of
+work on every other one.
+"""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gpuensemble._array.devices import Array, on
+
+ABREAST = 2  # lanes of a device: one works while the other loads
+
+
+class Lane:
+    """A lane takes one block at a time to a device, or to the CPU, where it only reads."""
+
+    def __init__(self, device: str, number: int):
+        self.device, self.number = device, number
+        self.turn = threading.Lock()  # one block at a time
+        self.staging: Any = None  # bytes of page-locked memory
+
+    @contextlib.contextmanager
+    def working(self, ready: Any = None) -> Iterator[None]:
+        """Make device and stream current once what `ready` marks is done; what was begun inside is done at its end."""
+        if self.device == "cpu":
+            yield
+            return
+        with self.turn, on(self.device), _stream(self.device, self.number) as stream:
+            wait_for(ready)
+            try:
+                yield
+            finally:
+                stream.synchronize()  # arrays and staging memory are free for any stream
+
+    def load(self, host: Any) -> Array:
+        """Copy an array of the host, of a file perhaps, to the device; inside `working` the copy goes on meanwhile."""
+        if self.device == "cpu":
+            return np.array(host, order="C", subok=False)
+        import cupy
+
+        if self.staging is None or len(self.staging) < host.nbytes:
+            self.staging = np.frombuffer(cupy.cuda.alloc_pinned_memory(host.nbytes), "uint8")
+        staged = self.staging[: host.nbytes].view(host.dtype).reshape(host.shape)
+        staged[...] = host
+        found = cupy.empty(host.shape, host.dtype)
+        found.set(staged)
+        return found
+
+
+def lanes(device: str) -> list[Lane]:
+    """Return the lanes of a device, with staging memory of their own; the streams are those of all others."""
+    return [Lane(device, number) for number in range(ABREAST)]
+
+
+def _stream(device: str, number: int) -> Any:
+    import cupy
+
+    return _streams(cupy, device, number)
+
+
+@functools.cache
+def _streams(cupy: Any, device: str, number: int) -> Any:
+    """Make a stream once in a process: CuPy's pool keeps memory for each, which a new one could not use."""
+    with on(device):
+        return cupy.cuda.Stream(non_blocking=True)
+
+
+def mark(device: str) -> Any:
+    """Mark what was begun on the device's current stream, for `wait_for`; None on the CPU."""
+    if device == "cpu":
+        return None
+    import cupy
+
+    with on(device):
+        return cupy.cuda.get_current_stream().record()
+
+
+def wait_for(ready: Any) -> None:
+    """Let the current stream wait until what was marked is done; the host does not wait."""
+    if ready is not None:
+        import cupy
+
+        cupy.cuda.get_current_stream().wait_event(ready)
+
+
+class Once:
+    """The first who asks for this value makes it, on a device and his stream; the streams of others wait for it."""
+
+    def __init__(self, device: str):
+        self.device, self.lock = device, threading.Lock()
+        self.found: tuple[Any, Any] | None = None  # the value, and the mark of when it is ready
+
+    def __call__(self, make: Callable[[], Any]) -> Any:
+        """Return the value, which `make` makes if nobody has asked for it before."""
+        with self.lock, on(self.device):
+            if self.found is None:
+                value = make()
+                self.found = value, mark(self.device)
+            value, ready = self.found
+            wait_for(ready)
+            return value
