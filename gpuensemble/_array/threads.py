@@ -33,6 +33,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=pool.cache_clear)  # a child has none of its parent's threads
 
 
+def inside() -> bool:
+    """Tell whether this is one of the pool's threads."""
+    return threading.current_thread().name.startswith(f"{NAME}_")
+
+
 def spans(n: int, size: int) -> list[slice]:
     """Cut 0 .. n - 1 into spans of `size`, the last of which may be shorter."""
     return [slice(first, min(first + size, n)) for first in range(0, n, size)]
@@ -43,7 +48,7 @@ def over_spans(n: int, size: int, task: Callable[[int, int], None], alone: bool)
 
     Inside of the pool it is done here, too: the pool must not wait for itself.
     """
-    if alone or count() == 1 or threading.current_thread().name.startswith(NAME):
+    if alone or count() == 1 or inside():
         task(0, n)
         return
     list(pool().map(lambda span: task(span.start, span.stop), spans(n, size)))

@@ -177,6 +177,15 @@ def _compare_floats(batch, statement, name, unordered, ftz, kind):
     return elementwise(batch, statement, ["pred", kind, kind], compare)
 
 
+@opcode(r"setp\.(num|nan)(\.ftz)?\.(f32|f64)")
+def _compare_numbers(batch, statement, name, ftz, kind):
+    def compare(a, b):
+        nan = np.isnan(a) | np.isnan(b)
+        return nan if name == "nan" else ~nan
+
+    return elementwise(batch, statement, ["pred", kind, kind], compare)
+
+
 @opcode(rf"selp\.({ANY})")
 def _select(batch, statement, kind):
     return elementwise(batch, statement, [kind, kind, kind, "pred"], lambda a, b, p: np.where(p, a, b))

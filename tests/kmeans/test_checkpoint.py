@@ -27,7 +27,7 @@ def progress_of(problem, rng, n_iter=3, converged=False, fillers=()):
     made, now = (
         Statistics(rng.integers(0, 9, (9, 3)), None if masses is None else rng.integers(1, 99, masses)) for _ in "12"
     )
-    labelling = lloyd.ByCosts(made, problem.tables(made), fillers)
+    labelling = lloyd.ByCosts(made, problem.priced(made).tables, fillers)
     return lloyd.Progress(labelling, now, rng.random(n_iter + 1).tolist(), rng.random(n_iter).tolist(), converged)
 
 

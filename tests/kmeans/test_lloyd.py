@@ -110,12 +110,13 @@ def test_rows_on_their_centre_or_without_weight_fill_no_cluster(times):
     costs = KCCCosts.of("category", False, table, Weighting(np.ones(1), None, "float64"))
     problem = lloyd.Problem.of(table, costs, 4)
     labels = np.array([0, 0, 1, 1, 1, 1], "int32")[: table.n_rows]
-    tables = problem.tables(lloyd._statistics(problem, lloyd.Given(labels)))
-    found = lloyd._costliest(table.block, costs, tables, 5)
+    statistics = lloyd._statistics(problem, lloyd.Given(labels))
+    by_costs = lloyd.ByCosts(statistics, problem.priced(statistics).tables)
+    found = lloyd._costliest(table.block, costs, by_costs, 5)
     assert [row for _, row in found] == [(2,), (1,)]
     np.testing.assert_allclose([cost / costs.scale for cost, _ in found], [8 / 9, 2 / 9])
-    assert [row for _, row in lloyd._costliest(table.block, costs, tables, 1)] == [(2,)]
-    assert lloyd._fillers(table, costs, tables, [2, 3]) == (((2,), 2), ((1,), 3))
+    assert [row for _, row in lloyd._costliest(table.block, costs, by_costs, 1)] == [(2,)]
+    assert lloyd._fillers(table, costs, by_costs, statistics) == (((2,), 2), ((1,), 3))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
@@ -146,18 +147,6 @@ def test_a_run_goes_on_from_its_progress_and_tells_of_each_iteration():
             np.testing.assert_array_equal(labels_of(problem, resumed), labels_of(problem, whole))
 
 
-def test_little_work_is_done_whole():
-    """Rows are left out where there is more to do than to know which."""
-    case = Case(1, False, 5)
-    problem = case.problem(next(case.tables()))
-    work = N * len(WIDTHS) * case.n_clusters
-    for small, all_rows in ((work, True), (work - 1, False)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(lloyd, "SMALL", small)
-            evaluated = lloyd.lloyd(problem, lloyd.Given(case.start), 100).evaluated
-        assert (set(evaluated) == {1}) == all_rows
-
-
 @pytest.mark.parametrize("method", ["category", "SEC"])
 def test_labels_and_confidence_at_the_end(method):
     case = Case(2, True, 5, method=method)
@@ -165,9 +154,9 @@ def test_labels_and_confidence_at_the_end(method):
     for table in case.tables():
         problem = case.problem(table)
         statistics = lloyd._statistics(problem, lloyd.Given(case.start))
-        tables = problem.tables(statistics)
+        by_costs = lloyd.ByCosts(statistics, problem.priced(statistics).tables)
         for labelling, expected in ((None, case.costs(case.start).argmin(1)), (lloyd.Given(case.start), case.start)):
-            found, confidence = table.columns(lloyd.finish, (problem.costs, labelling, tables), ("int32", "float64"))
+            found, confidence = table.columns(lloyd.finish, (problem.costs, labelling, by_costs), ("int32", "float64"))
             np.testing.assert_array_equal(found, expected)
             np.testing.assert_allclose(confidence, 1 - costs[:, 0] / costs[:, 1], rtol=1e-9, atol=1e-9)
         renumbered = lloyd.Renumbered(lloyd.Given(case.start), np.array([3, 0, 4, 1, 2], "int32"))

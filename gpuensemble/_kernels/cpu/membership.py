@@ -208,36 +208,46 @@ def _column(offset, code, hole, spare):
 
 @kernel
 def _assign(codes, hole, offsets, tiles, parts, weight, n_columns, labels, costs, seconds, t, p, begin, end):
+    step = min(1, len(weight) - 1)  # 0: one weight for all
+    rows, weights = np.empty(SUMS, np.intp), np.empty(SUMS, weight.dtype)
+    for block in range(begin, end, SUMS):
+        some = min(end - block, SUMS)
+        for j in range(some):
+            rows[j], weights[j] = block + j, weight[(block + j) * step]
+        found = labels[block : block + some], costs[block : block + some], seconds[block : block + some]
+        assign_rows(codes, hole, offsets, tiles, parts, weights, n_columns, rows, some, found, t, p)
+
+
+@inner
+def assign_rows(codes, hole, offsets, tiles, parts, weights, n_columns, rows, n_rows, found, t, p):
+    """Do `assign` for n_rows rows, SUMS at most, in room t and p for their sums; found = (labels, costs, seconds)."""
     r, width = codes.shape[1], tiles.shape[2]
     summed = parts.shape[1] == 1
-    step = min(1, len(weight) - 1)  # 0: one weight for all
+    labels, costs, seconds = found
     columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
-    for block in range(begin, end, SUMS):
-        stop = min(end, block + SUMS)
-        labels[block:stop] = 0
-        costs[block:stop] = np.inf
-        seconds[block:stop] = np.inf
-        for tile in range(len(tiles)):
-            table, part = tiles[tile], parts[tile]
-            t[:] = 0
-            p[:] = 0
-            for first in range(0, r, GROUP):
-                last = min(r, first + GROUP)
-                for x in range(block, stop):
-                    m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
-                    add_rows(t, x - block, table, columns, m)
-                    if not summed:
-                        add_rows(p, x - block, part, partitions, m)
-            low, some = tile * width, min(width, n_columns - tile * width)
-            for x in range(block, stop):
-                y = x - block
-                p_of_row, z = (part, 0) if summed else (p, y)
-                labels[x], costs[x], seconds[x] = cheapest(
-                    t, y, p_of_row, z, weight[x * step], some, low, labels[x], costs[x], seconds[x]
-                )
-        for x in range(block, stop):
-            if costs[x] == np.inf:
-                labels[x] = _fewest_infinite(codes[x], hole, offsets, tiles, parts, weight[x * step], n_columns)
+    labels[:n_rows] = 0
+    costs[:n_rows] = np.inf
+    seconds[:n_rows] = np.inf
+    for tile in range(len(tiles)):
+        table, part = tiles[tile], parts[tile]
+        t[:n_rows] = 0
+        p[:n_rows] = 0
+        for first in range(0, r, GROUP):
+            last = min(r, first + GROUP)
+            for j in range(n_rows):
+                m = _decode(codes, hole, offsets, rows[j], first, last, columns, partitions)
+                add_rows(t, j, table, columns, m)
+                if not summed:
+                    add_rows(p, j, part, partitions, m)
+        low, some = tile * width, min(width, n_columns - tile * width)
+        for j in range(n_rows):
+            p_of_row, z = (part, 0) if summed else (p, j)
+            labels[j], costs[j], seconds[j] = cheapest(
+                t, j, p_of_row, z, weights[j], some, low, labels[j], costs[j], seconds[j]
+            )
+    for j in range(n_rows):
+        if costs[j] == np.inf:
+            labels[j] = _fewest_infinite(codes[rows[j]], hole, offsets, tiles, parts, weights[j], n_columns)
 
 
 @inner

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.errors import TypingError
-from numba.extending import intrinsic
+from numba.extending import intrinsic as numba_intrinsic
 
 from gpuensemble._kernels.cpu.tiles import DOT_LINES, DOT_ROWS, LINE, WIDEST
 
@@ -21,10 +21,10 @@ Value = Any  # of LLVM
 WORD = ir.IntType(64)
 FIRST = ir.Constant(WORD, 0)
 FUSED = ("contract",)  # multiplied and added in one instruction where there is one
-_intrinsic: Any = intrinsic
+intrinsic: Any = numba_intrinsic
 
 
-@_intrinsic
+@intrinsic
 def add_rows(typing, total, y, table, chosen, m):
     """Do total[y] += table[c] for c in chosen[:m], one after another."""
 
@@ -38,10 +38,10 @@ def add_rows(typing, total, y, table, chosen, m):
 
         emit.by_width(emit.lines(table), of_width)
 
-    return _typed(types.void, total, y, table, chosen, m), _generator(body)
+    return typed(types.void, total, y, table, chosen, m), generator(body)
 
 
-@_intrinsic
+@intrinsic
 def add_to_rows(typing, table, chosen, m, addend):
     """Do table[c] += addend[0] for c in chosen[:m]."""
 
@@ -59,10 +59,10 @@ def add_to_rows(typing, table, chosen, m, addend):
 
         emit.by_width(emit.lines(table), of_width)
 
-    return _typed(types.void, table, chosen, m, addend), _generator(body)
+    return typed(types.void, table, chosen, m, addend), generator(body)
 
 
-@_intrinsic
+@intrinsic
 def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end, low):
     """Do total[y] += factors[i] * table[chosen[i]] for i = begin .. end - 1, one after another.
 
@@ -85,10 +85,10 @@ def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end, low):
         widest = ir.Constant(WORD, WIDEST)
         emit.by_width(b.select(b.icmp_signed("<", left, widest), left, widest), of_width)
 
-    return _typed(types.void, total, y, table, chosen, factors, begin, end, low), _generator(body)
+    return typed(types.void, total, y, table, chosen, factors, begin, end, low), generator(body)
 
 
-@_intrinsic
+@intrinsic
 def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
     """Compare the costs t[y] + weight * p[z] of n_columns columns with (best, least, second) so far.
 
@@ -99,10 +99,10 @@ def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
     def body(emit, t, y, p, z, weight, n_columns, low, best, least, second):
         return emit.cheapest(t, y, p, z, weight, n_columns, low, (best, least, second))
 
-    return _typed(result, t, y, p, z, weight, n_columns, low, best, least, second), _generator(body)
+    return typed(result, t, y, p, z, weight, n_columns, low, best, least, second), generator(body)
 
 
-@_intrinsic
+@intrinsic
 def dot_rows(typing, rows, chosen, j, m, table, out):
     """Set out[i] = rows[chosen[i]] @ table for i = j .. j + DOT_ROWS - 1, but for those that are not less than m.
 
@@ -131,17 +131,17 @@ def dot_rows(typing, rows, chosen, j, m, table, out):
 
         emit.by_width(emit.lines(table), of_width, DOT_LINES)
 
-    return _typed(types.void, rows, chosen, j, m, table, out), _generator(body)
+    return typed(types.void, rows, chosen, j, m, table, out), generator(body)
 
 
-def _typed(result: Any, *arguments: Any) -> Any:
+def typed(result: Any, *arguments: Any) -> Any:
     """Return the signature, in which integers are words."""
     if any(isinstance(a, types.Array) and a.layout != "C" for a in arguments):
         raise TypingError("arrays must be contiguous")
     return result(*[types.intp if isinstance(a, types.Integer) else a for a in arguments])
 
 
-def _generator(body: Callable) -> Callable:
+def generator(body: Callable) -> Callable:
     """Return the function that Numba calls to emit the code of `body`."""
 
     def generate(context, builder, signature, values):
@@ -152,7 +152,9 @@ def _generator(body: Callable) -> Callable:
             for kind, value in zip(signature.args, values, strict=True)
         ]
         found = body(_Emitter(builder), *operands)
-        return context.get_dummy_value() if found is None else context.make_tuple(builder, signature.return_type, found)
+        if isinstance(found, list | tuple):
+            return context.make_tuple(builder, signature.return_type, found)
+        return context.get_dummy_value() if found is None else found
 
     return generate
 

@@ -142,15 +142,16 @@ def read(path: str, key: str) -> dict[str, Any] | None:
 
 
 def _arrays(progress: Progress) -> dict[str, Any]:
-    labelling = progress.labelling
+    labelling, (counts, masses) = progress.labelling, progress.statistics.to("cpu")
+    made = labelling.statistics.to("cpu")
     codes, clusters = zip(*labelling.fillers, strict=True) if labelling.fillers else ((), ())
     arrays = {
-        "made_counts": labelling.statistics.counts,
-        "made_masses": labelling.statistics.masses,
+        "made_counts": made.counts,
+        "made_masses": made.masses,
         "filler_codes": np.array(codes, "int64"),
         "filler_clusters": np.array(clusters, "int64"),
-        "counts": progress.statistics.counts,
-        "masses": progress.statistics.masses,
+        "counts": counts,
+        "masses": masses,
         "path": np.array(progress.path),
         "evaluated": np.array(progress.evaluated),
         "converged": np.array(progress.converged),
@@ -165,11 +166,12 @@ def _progress(arrays: dict[str, Any], name: str, problem: Problem) -> Progress |
     def part(of: str) -> Any:
         return arrays.get(f"{name}_{of}")
 
-    made = Statistics(part("made_counts"), part("made_masses"))
+    device = problem.table.device
+    made = Statistics(part("made_counts"), part("made_masses")).to(device)
     fillers = tuple(zip(map(tuple, part("filler_codes").tolist()), part("filler_clusters").tolist(), strict=True))
     return Progress(
-        ByCosts(made, problem.tables(made), fillers),
-        Statistics(part("counts"), part("masses")),
+        ByCosts(made, problem.priced(made).tables, fillers),
+        Statistics(part("counts"), part("masses")).to(device),
         part("path").tolist(),
         part("evaluated").tolist(),
         bool(part("converged")),

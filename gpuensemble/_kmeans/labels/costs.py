@@ -1,4 +1,8 @@
-"""Costs say what SEC and KCC make of counts: tables of costs and objectives, computed on the host in float64."""
+"""Costs say what SEC and KCC make of counts: tables of costs and objectives, in float64, where the counts are.
+
+Products, quotients and sums are in a fixed order, so that they have the same bits on every device. The logarithm of the
+entropy utility has not, and is worked out on the host.
+"""
 
 import math
 import operator
@@ -7,19 +11,32 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from gpuensemble._array.devices import Array, namespace
-from gpuensemble._kmeans.labels.statistics import CostTables, Rows, Statistics, by_partition, inverse, per_column
+from gpuensemble._array import checks
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._kernels import kmeans
+from gpuensemble._kmeans.labels.statistics import (
+    CostTables,
+    Priced,
+    Rows,
+    Statistics,
+    by_partition,
+    inverse,
+    per_column,
+)
 from gpuensemble._kmeans.labels.weights import Weighting
-from gpuensemble._tables.blocks import Block, Lasting, Table
+from gpuensemble._tables.blocks import Block, Lasting, Table, shared_on
 from gpuensemble._tables.counts import sizes
 from gpuensemble.membership import Membership
 
 
 class Costs(Protocol):
-    """Costs say what a method makes of statistics, on the host; they leave out a constant of each row."""
+    """Costs say what a method makes of statistics; they leave out a constant of each row."""
 
     identity: int
+    widths: Any
     dtype: str
+    sizes: Any  # the degree of a row is the sum of these over its clusters, less its last `shift` bits; None: no degree
+    shift: int
 
     @property
     def scale(self) -> float:
@@ -36,11 +53,11 @@ class Costs(Protocol):
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
         """Work out what the method knows of each row; the constant comes on demand."""
 
-    def tables(self, statistics: Statistics, summed: bool) -> CostTables:
-        """Make the table of what each cluster costs; with `summed` the per-partition costs are one row."""
+    def priced(self, statistics: Statistics, summed: bool, total: float = 0.0) -> Priced:
+        """Make the table of what each cluster costs; with `summed` the per-partition costs are one row.
 
-    def terms(self, statistics: Statistics) -> Any:
-        """Return numbers whose sum, with the constants of all rows divided by `scale`, the method minimises."""
+        The objective is `total`, the constants of all rows divided by `scale`, plus what the statistics make of it.
+        """
 
     def centers(self, statistics: Statistics) -> Any:
         """Return the centres of the clusters, C x K."""
@@ -62,7 +79,6 @@ class SECCosts(Lasting):
     shift: int  # bits that degrees lose, since a sum in 62 bits could not hold them
     scale: float  # of tables: a power of two that keeps them near 1, so that no sum is subnormal or infinite
     weights: tuple[float, float]  # the least and the largest degree of a row, in the dtype
-    last: tuple[Any, Any] = (None, None)  # statistics, and what `_squares` found for them
 
     counts_weight: ClassVar[bool] = False  # repeating the whole data leaves the objective as it is: degrees grow, too
 
@@ -91,37 +107,17 @@ class SECCosts(Lasting):
         left_out = m.gather_sum(self.of_column)[:, 0] * (self.scale / self.unit) / degrees if constant else None
         return Rows(multiplicity, mass, degrees.astype(self.dtype), left_out)
 
-    def tables(self, statistics: Statistics, summed: bool) -> CostTables:
-        """Make tables of costs, times `scale`."""
-        of_mass = inverse(statistics.masses) / self.unit
-        table = statistics.counts * (-2 * self.scale * self.of_column)
-        table *= per_column(of_mass, self.widths)
-        parts = (self.scale * self.unit) * self._squares(statistics) * of_mass**2
-        parts = parts.sum(0, keepdims=True) if summed else parts
-        return CostTables(table.astype(self.dtype, copy=False), parts.astype(self.dtype))
+    def priced(self, statistics: Statistics, summed: bool, total: float = 0.0) -> Priced:
+        """Make tables of costs, times `scale`.
 
-    def terms(self, statistics: Statistics) -> Any:
-        """Return the terms of the objective without the constants.
-
-        It is -sum_i mu_i sum_k (sum_c e_c N[c, k]^2) / W[i, k], and the constants add sum_x (sum_i mu_i e_c(x)) / w(x).
+        The objective is -sum_i mu_i sum_k (sum_c e_c N[c, k]^2) / W[i, k], to which the constants of the rows add
+        sum_x (sum_i mu_i e_c(x)) / w(x).
         """
-        return -(self._squares(statistics) * (inverse(statistics.masses) / self.unit))
+        return _priced(self, "sec", statistics, (self.of_column, 0, 0), self.unit, summed, total)
 
     def centers(self, statistics: Statistics) -> Any:
         """Return the centres m[c, k]."""
         return statistics.counts * per_column(inverse(statistics.masses) / self.unit, self.widths)
-
-    def _squares(self, statistics: Statistics) -> Any:
-        """Return sum_{c in i} mu_i e_c N[c, k]^2, which is needed twice: by the objective, then by the next tables."""
-        if self.last[0] is not statistics:
-            squares = statistics.counts.astype("float64")
-            squares *= squares
-            squares *= self.of_column
-            self.last = statistics, by_partition(squares, self.widths)
-        return self.last[1]
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"last": (None, None)}
 
 
 @dataclass(eq=False)
@@ -144,6 +140,8 @@ class KCCCosts(Lasting):
 
     counts_weight: ClassVar[bool] = True  # repeating the whole data doubles the objective
     weights: ClassVar[None] = None
+    sizes: ClassVar[None] = None
+    shift: ClassVar[int] = 0
 
     @classmethod
     def of(cls, utility: str, normalized: bool, table: Table, weighting: Weighting) -> "KCCCosts":
@@ -164,30 +162,26 @@ class KCCCosts(Lasting):
         left_out = m.gather_sum(of_column)[:, 0] if constant else None
         return Rows(multiplicity, None, None, left_out)
 
-    def tables(self, statistics: Statistics, summed: bool) -> CostTables:
-        """Make tables of costs; nothing is per partition, since all weights are 1."""
-        counts = statistics.counts * self.of_label
-        norms = by_partition(counts**2, self.widths)
-        if self.utility == "entropy":
-            cost = np.where(self.of_column > 0, self._minus_log(counts), 0)  # not 0 times infinity
-        elif self.utility == "cosine":
-            cost = -counts * per_column(inverse(norms**0.5), self.widths)
-        else:
-            of_sum = inverse(by_partition(counts, self.widths))
-            cost = per_column(norms * of_sum**2, self.widths) - 2 * counts * per_column(of_sum, self.widths)
-        cost *= self.of_column * self.scale
-        return CostTables(cost.astype(self.dtype, copy=False), np.zeros((1, cost.shape[1]), self.dtype))
+    def priced(self, statistics: Statistics, summed: bool, total: float = 0.0) -> Priced:
+        """Make tables of costs; nothing is per partition, since all weights are 1.
 
-    def terms(self, statistics: Statistics) -> Any:
-        """Return terms whose sum is the sum of the costs without the constants of the rows, from counts alone."""
-        counts = statistics.counts * self.of_label
+        The objective comes from the counts alone, without the constants of the rows.
+        """
         if self.utility == "entropy":
-            return self.of_partition * by_partition(
-                counts * np.where(counts > 0, self._minus_log(counts), 0), self.widths
-            )
-        norms = by_partition(counts**2, self.widths)
-        explained = norms**0.5 if self.utility == "cosine" else norms * inverse(by_partition(counts, self.widths))
-        return -self.of_partition * explained
+            return self._priced_by_entropy(statistics, total)
+        columns = (self.of_column, self.of_label, self.of_partition)
+        return _priced(self, self.utility, statistics, columns, 1.0, True, total)
+
+    def _priced_by_entropy(self, statistics: Statistics, total: float) -> Priced:
+        """Do it on the host."""
+        device, counts = device_of(statistics.counts), to_host(statistics.counts) * self.of_label
+        minus_log = self._minus_log(counts)
+        cost = np.where(self.of_column > 0, minus_log, 0)  # not 0 times infinity
+        cost *= self.of_column * self.scale
+        terms = self.of_partition * by_partition(counts * np.where(counts > 0, minus_log, 0), self.widths)
+        facts = np.array([math.fsum([total, *terms.ravel().tolist()]), (counts == 0).all(0).sum()])
+        tables = CostTables(cost.astype(self.dtype, copy=False), np.zeros((1, cost.shape[1]), self.dtype))
+        return Priced(tables.to(device), to_device(facts, device))
 
     def centers(self, statistics: Statistics) -> Any:
         """Return the centres m[c, k]."""
@@ -199,6 +193,32 @@ class KCCCosts(Lasting):
         sums = per_column(by_partition(counts, self.widths), self.widths)
         with np.errstate(divide="ignore"):
             return -np.log(np.where(sums > 0, counts * inverse(sums), self.share))
+
+
+def _priced(
+    costs: Costs, kind: str, statistics: Statistics, columns: tuple, unit: float, summed: bool, total: float
+) -> Priced:
+    """Make tables and objective by a kernel; `columns` are mu_i e_c and e_c of each column, and mu_i."""
+    device, widths, dtype, scale = device_of(statistics.counts), costs.widths, costs.dtype, costs.scale
+
+    def arrays() -> tuple:
+        of_column = np.stack([np.broadcast_to(x, (widths.sum(), 1))[:, 0] for x in columns[:2]], axis=1).astype(
+            "float64"
+        )
+        of_partition = np.broadcast_to(columns[2], (len(widths), 1))[:, 0].astype("float64")
+        return to_device(of_column, device), to_device(of_partition, device)
+
+    found = shared_on(device, costs, arrays, "columns")
+    offsets = offsets_on(device, costs)
+    *tables, facts = kmeans.price(
+        kind, statistics.counts, statistics.masses, found, offsets, scale, unit, dtype, summed, total
+    )
+    return Priced(CostTables(*tables), facts)
+
+
+def offsets_on(device: str, costs: Costs) -> Array:
+    """Return the first column of each partition, then C, on a device."""
+    return shared_on(device, costs, lambda: to_device(checks.offsets(costs.widths), device), "offsets")
 
 
 def _near_one(weights: Any) -> float:

@@ -1,8 +1,8 @@
 """Lloyd's k-means runs over a table in blocks, and keeps its objectives exact.
 
-What is summed over rows are integers, and tables are made on the host from them, so that a run has the same bits on
-every device and for any blocks. Counts are updated from the rows that moved, and a cluster that was left empty gets a
-row. `Costs` say what a method does with the integers.
+What is summed over rows are integers, and tables are made from them in a fixed order, so that a run has the same bits
+on every device and for any blocks. Counts are updated from the rows that moved, and a cluster that was left empty gets
+a row. `Costs` say what a method does with the integers.
 
 Labels are not kept: a `Labelling` tells how those of any block are found, and what a block remembers of them is a
 cache. So a block that was lost is worked out again, and a run is saved as a few small tables.
@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
-from gpuensemble._kmeans.labels.bounds import Drift, DriftBounds, Slacks
-from gpuensemble._kmeans.labels.costs import Costs
+from gpuensemble._kernels import kmeans
+from gpuensemble._kmeans.labels.bounds import Drift, DriftBounds, state_of
+from gpuensemble._kmeans.labels.costs import Costs, offsets_on
 from gpuensemble._kmeans.labels.statistics import (
     CostTables,
+    Priced,
     Rows,
     Statistics,
     confidence,
     evaluate,
     statistics_of,
 )
-from gpuensemble._tables.blocks import Block, Lasting, Table, add
+from gpuensemble._tables.blocks import Block, Lasting, Table, add, shared_on
+from gpuensemble.membership import Membership
 
-SMALL = 1 << 21  # additions: an iteration of no more takes less time than to know which rows can have moved
 MOVED_SHARE = 0.2  # up to this share of moved rows the next counts are updated, else made anew
 
 
@@ -43,13 +45,9 @@ class Problem(NamedTuple):
         """State the problem; two passes over the table add up the constants of its rows."""
         return cls(table, costs, n_clusters, _total_constant(table, costs) / costs.scale)
 
-    def tables(self, statistics: Statistics) -> CostTables:
-        """Make the tables of what the clusters of a partition cost."""
-        return self.costs.tables(statistics, self.table.complete)
-
-    def objective(self, statistics: Statistics) -> float:
-        """Return what the method minimises, exactly rounded from its terms."""
-        return math.fsum([self.total, *self.costs.terms(statistics).ravel().tolist()])
+    def priced(self, statistics: Statistics) -> Priced:
+        """Make the tables of what the clusters of a partition cost, and what the method minimises."""
+        return self.costs.priced(statistics, self.table.complete, self.total)
 
 
 class Labelling(Protocol):
@@ -83,9 +81,19 @@ class ByCosts(Lasting):
     def __getstate__(self) -> dict:
         return self.__dict__ | {"statistics": None}  # workers need the tables only
 
+    def on(self, device: str) -> CostTables:
+        """Return the tables on a device; they are sent there once."""
+        tables = self.tables
+        return shared_on(device, self, lambda: tables.to(device))
+
+    def prepared(self, m: Membership, costs: Costs) -> Any:
+        """Return the tables as `relabel` takes them, made once for each device."""
+        tables, heaviest = self.on(m.device), 1.0 if costs.weights is None else costs.weights[1]
+        return shared_on(m.device, self, lambda: kmeans.prepared(*tables, m.offsets, m.complete, heaviest), "prepared")
+
     def labels(self, block: Block, costs: Costs) -> Array:
         """Find the labels of the rows of block.m."""
-        found, *_ = evaluate(block.m, self.tables, rows_of(block, costs).weight)
+        found, *_ = evaluate(block.m, self.on(block.m.device), rows_of(block, costs).weight)
         for codes, k in self.fillers:
             found[_equal(block.m.codes, codes)] = k
         return found
@@ -123,58 +131,44 @@ def rows_of(block: Block, costs: Costs) -> Rows:
     return block.kept("rows", costs.identity, lambda: costs.rows(block.m, block.multiplicity))
 
 
-class _RowsOfStep:
-    """This tells what a step needs of all rows or of some: it is worked out once at most, without the constants."""
-
-    def __init__(self, block: Block, costs: Costs):
-        self.block, self.costs = block, costs
-        self.all = rows_of(block, costs) if block.keeps else None
-
-    def __call__(self, index: Array | None = None) -> Rows:
-        block = self.block
-        if index is None or self.all is not None:
-            self.all = self.all or self.costs.rows(block.m, block.multiplicity, constant=False)
-            return self.all if index is None else self.all.take(index)
-        multiplicity = None if block.multiplicity is None else block.multiplicity[index]
-        return self.costs.rows(block.m.take(index), multiplicity, constant=False)
-
-
 def lloyd(
     problem: Problem,
     start: Any,
     max_iter: int,
-    skip: bool | None = None,
+    skip: bool = True,
     after_each: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Assign and update until the objective no longer falls.
 
-    `start` is a labelling, or the progress of a run that was cut off. `skip` says whether rows that cannot have moved
-    are left out; None leaves them out where that pays. It changes no label.
+    `start` is a labelling, or the progress of a run that was cut off. Without `skip` rows that cannot have moved are
+    evaluated, too. It changes no label. Of an iteration the host reads four numbers.
     """
     table, costs, n_clusters, _ = problem
-    if not isinstance(start, Progress):
+    if isinstance(start, Progress):
+        progress, priced = start, problem.priced(start.statistics)
+    else:
         statistics = _statistics(problem, start)
-        start = Progress(start, statistics, [problem.objective(statistics)], [])
-    progress, anew = start, True
-    if skip is None:
-        skip = table.n_rows * len(table.widths) * n_clusters > SMALL
-    bounds = DriftBounds(table.widths, table.complete, costs.weights, costs.dtype)
+        priced = problem.priced(statistics)
+        progress = Progress(start, statistics, [float(priced.facts[0])], [])
+    anew = True
+    offsets = offsets_on(device_of(priced.facts), costs)
+    bounds = DriftBounds(offsets, table.complete, costs.weights, costs.dtype, skip)
     while len(progress.evaluated) < max_iter and not progress.converged:
-        tables = problem.tables(progress.statistics)
-        following = ByCosts(progress.statistics, tables)
-        *sums, moved, evaluated, seen = table.total(
-            step, costs, progress.labelling, following, bounds.to(tables) if skip else None, n_clusters, anew
-        )
-        statistics = Statistics(*sums)
+        following = ByCosts(progress.statistics, priced.tables)
+        drift = bounds.to(priced.tables)
+        *sums, seen = table.total(step, costs, progress.labelling, following, drift, n_clusters, anew)
+        statistics = Statistics(*sums[:2])
         if not anew:
-            statistics = Statistics(*add(tuple(progress.statistics), tuple(sums)))
+            statistics = Statistics(*add(tuple(progress.statistics), tuple(statistics)))
+        before, priced = priced, problem.priced(statistics)
+        objective, empty, moved, evaluated = _read(priced.facts, sums[2])
         anew = moved > MOVED_SHARE * seen
-        empty = (statistics.counts == 0).all(0).nonzero()[0].tolist()
-        fillers = _fillers(table, costs, tables, empty) if empty else ()
+        fillers = _fillers(table, costs, following, statistics) if empty else ()
         if fillers:
-            following = ByCosts(progress.statistics, tables, fillers)  # with an identity of its own
+            following = ByCosts(progress.statistics, before.tables, fillers)  # with an identity of its own
             statistics, anew = _statistics(problem, following), True
-        objective = problem.objective(statistics)
+            priced = problem.priced(statistics)
+            objective = float(priced.facts[0])
         falls = objective < progress.objective
         # Where nothing moved, the labels are also those of the new tables.
         progress = Progress(
@@ -188,31 +182,40 @@ def lloyd(
     return progress
 
 
-def step(
-    block: Block, costs: Costs, before: Any, after: ByCosts, drift: Drift | None, n_clusters: int, anew: bool
-) -> tuple:
+def _read(*facts: Array) -> list[float]:
+    """Read numbers off the device at once."""
+    xp = namespace(*facts)
+    return to_host(xp.concatenate([x.astype("float64", copy=False) for x in facts])).tolist()
+
+
+def step(block: Block, costs: Costs, before: Any, after: ByCosts, drift: Drift, n_clusters: int, anew: bool) -> tuple:
     """Label the rows of a block by new tables, and return what adds up over the blocks.
 
-    That is counts and masses by the new tables (`anew`), or by how much they change; then the number of rows that
-    moved, that were evaluated, and of all. Without a `drift` every row is evaluated.
+    That is counts and masses by the new tables (`anew`), or by how much they change; then how many rows moved and were
+    evaluated, one array; then the number of all.
     """
-    slacks = block.recalled("slacks", before.identity) or Slacks(before.labels(block, costs))
-    old = slacks.labels
-    rows = _RowsOfStep(block, costs)
-    evaluated = slacks.to(after.tables, drift, block.m, rows)
-    new = slacks.labels
-    block.cache.slacks = after.identity, slacks
-    moved = namespace(old).nonzero(old != new)[0]
-    if anew:
-        sums = statistics_of(block.m, rows(), new, n_clusters)
-    elif not len(moved):
-        sums = Statistics(0, None if costs.weights is None else 0)
-    else:
-        some, of_some = block.m.take(moved), rows(moved)
-        gone = statistics_of(some, of_some, old[moved], n_clusters)
-        come = statistics_of(some, of_some, new[moved], n_clusters)
-        sums = Statistics(*(None if a is None else b - a for a, b in zip(gone, come, strict=True)))
-    return *sums, len(moved), evaluated, len(old)
+    m = block.m
+    state = block.recalled("slacks", before.identity) or state_of(before.labels(block, costs))
+    block.cache.slacks = None  # until the labels are those of `after`
+    rows, tables = _row_facts(block, costs), after.prepared(m, costs)
+    counts, masses, facts = kmeans.relabel(m, tables, rows, state, drift.on(m.device), n_clusters, anew)
+    block.cache.slacks = after.identity, state
+    return counts, masses if rows.n_masses else None, facts, len(m.codes)
+
+
+def _row_facts(block: Block, costs: Costs) -> kmeans.RowFacts:
+    """Return what `relabel` needs of the rows; where it is not kept, degrees come from the sizes of clusters."""
+    m, xp = block.m, namespace(block.m.codes)
+    multiplicity = xp.ones(1, "int64") if block.multiplicity is None else block.multiplicity
+    none = xp.empty(0, "int64")
+    if costs.sizes is None:
+        return kmeans.RowFacts(multiplicity, xp.ones(1, costs.dtype), none, none, 0, 0)
+    sizes = shared_on(m.device, costs, lambda: to_device(costs.sizes[:, 0].copy(), m.device), "sizes")
+    n_masses = 1 if m.complete else len(m.widths)
+    weight, mass = none.astype(costs.dtype), none
+    if block.keeps:
+        _, mass, weight, _ = rows_of(block, costs)
+    return kmeans.RowFacts(multiplicity, weight, mass, sizes, costs.shift, n_masses)
 
 
 def _statistics(problem: Problem, labelling: Any) -> Statistics:
@@ -222,24 +225,25 @@ def _statistics(problem: Problem, labelling: Any) -> Statistics:
 
 def _count(block: Block, costs: Costs, labelling: Any, n_clusters: int) -> tuple:
     labels = labelling.labels(block, costs)
-    block.cache.slacks = labelling.identity, Slacks(labels)
+    block.cache.slacks = labelling.identity, state_of(labels)
     return tuple(statistics_of(block.m, rows_of(block, costs), labels, n_clusters))
 
 
-def _fillers(table: Table, costs: Costs, tables: CostTables, empty: list[int]) -> tuple:
+def _fillers(table: Table, costs: Costs, labelling: ByCosts, statistics: Statistics) -> tuple:
     """Choose the costliest rows for the clusters that were left empty, while there are rows off their centre."""
-    found = [row for rows in table.each(_costliest, costs, tables, len(empty)) for row in rows]
+    empty = (to_host(statistics.counts) == 0).all(0).nonzero()[0].tolist()
+    found = [row for rows in table.each(_costliest, costs, labelling, len(empty)) for row in rows]
     distinct = dict.fromkeys(codes for _, codes in sorted(found, key=lambda row: -row[0]))
     return tuple(zip(distinct, empty, strict=False))
 
 
-def _costliest(block: Block, costs: Costs, tables: CostTables, n: int) -> list[tuple[float, tuple[int, ...]]]:
+def _costliest(block: Block, costs: Costs, labelling: ByCosts, n: int) -> list[tuple[float, tuple[int, ...]]]:
     """Find the cost and the codes of the n costliest distinct rows, the first of equals.
 
     Rows that cost nothing are left out.
     """
     m, rows = block.m, rows_of(block, costs)
-    _, cost, _ = evaluate(m, tables, rows.weight)
+    _, cost, _ = evaluate(m, labelling.on(m.device), rows.weight)
     full = rows.constant + cost
     if rows.multiplicity is not None:
         full[rows.multiplicity == 0] = 0  # a row that does not count fills no cluster
@@ -261,14 +265,14 @@ def _equal(codes: Array, row: tuple[int, ...]) -> Array:
     return (codes == to_device(xp.asarray(row).astype(codes.dtype), device_of(codes))).all(1)
 
 
-def finish(block: Block, costs: Costs, labelling: Any, tables: CostTables) -> tuple[Array, Array]:
-    """Find the label of each row of the table, and its confidence.
+def finish(block: Block, costs: Costs, labelling: Any, cheapest: ByCosts) -> tuple[Array, Array]:
+    """Find the label of each row of the table, and its confidence by the tables of the last labels.
 
     The confidence is 1 - (cost of the best cluster) / (cost of the second), 0 .. 1. Without a labelling the label is
     that of the best cluster.
     """
     rows = rows_of(block, costs)
-    found, cost, second = evaluate(block.m, tables, rows.weight)
+    found, cost, second = evaluate(block.m, cheapest.on(block.m.device), rows.weight)
     labels = found if labelling is None else labelling.labels(block, costs)
     share = confidence(rows.constant + cost, rows.constant + second)
     return block.of_table(labels), block.of_table(share)
@@ -276,8 +280,8 @@ def finish(block: Block, costs: Costs, labelling: Any, tables: CostTables) -> tu
 
 def labels_of(block: Block, costs: Costs, labelling: Any) -> tuple[Array]:
     """Find the label of each row of the table."""
-    slacks = block.recalled("slacks", labelling.identity)
-    return (block.of_table(labelling.labels(block, costs) if slacks is None else slacks.labels),)
+    state = block.recalled("slacks", labelling.identity)
+    return (block.of_table(labelling.labels(block, costs) if state is None else state.labels),)
 
 
 def _total_constant(table: Table, costs: Costs) -> float:

@@ -16,7 +16,7 @@ from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._kernels import products
 from gpuensemble._kmeans.labels.costs import Costs
 from gpuensemble._kmeans.labels.lloyd import rows_of
-from gpuensemble._kmeans.labels.statistics import CostTables, Rows, Statistics, evaluate, statistics_of
+from gpuensemble._kmeans.labels.statistics import CostTables, Rows, evaluate, statistics_of
 from gpuensemble._tables.blocks import Block, Lasting, Table
 from gpuensemble.membership import Membership
 
@@ -88,13 +88,14 @@ def random_rows(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded
 
 
 def _nearest(costs: Costs, chosen: Membership) -> Seeded:
-    return Seeded(costs.tables(_alone(costs, chosen), chosen.complete))
+    return Seeded(_tables(costs, chosen, chosen.complete))
 
 
-def _alone(costs: Costs, chosen: Membership) -> Statistics:
-    """Return the statistics of clusters of one row each."""
+def _tables(costs: Costs, chosen: Membership, summed: bool) -> CostTables:
+    """Return what clusters of one row each cost, on the host."""
     labels = namespace(chosen.codes).arange(len(chosen.codes), dtype="int32")
-    return statistics_of(chosen, costs.rows(chosen, constant=False), labels, len(labels))
+    alone = statistics_of(chosen, costs.rows(chosen, constant=False), labels, len(labels))
+    return costs.priced(alone.to("cpu"), summed).tables
 
 
 def _joined(chosen: Membership, candidates: Membership, best: int) -> Membership:
@@ -189,7 +190,7 @@ def _remember(block: Block, seeds: Seeds, distances: Distances) -> None:
 def _distances(block: Block, costs: Costs, chosen: Membership) -> Array:
     """Return the full cost of every row in clusters of one chosen row each, in float64."""
     m, rows = block.m, rows_of(block, costs)
-    tables = costs.tables(_alone(costs, chosen), m.complete)
+    tables = _tables(costs, chosen, m.complete)
     cost = products.gather_sum(m, to_device(tables.table, m.device))
     if tables.per_partition.any():
         cost = cost + _of_partitions(m, rows, tables)

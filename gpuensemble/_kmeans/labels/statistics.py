@@ -7,16 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array.devices import Array, namespace, to_device, to_host
+from gpuensemble._array.devices import Array, namespace, to_device
 from gpuensemble._kernels import products
 from gpuensemble.membership import Membership
 
 
 class Statistics(NamedTuple):
-    """This is all that a method needs to know of a partition, in integers on the host."""
+    """This is all that a method needs to know of a partition, in integers; a fit keeps it on its table's device."""
 
     counts: Any  # C x K: multiplicity of the rows of a column that have a label
     masses: Any  # r x K, or 1 x K without holes: sum of the masses of the rows of a label that a partition saw; or None
+
+    def to(self, device: str) -> "Statistics":
+        """Return them on a device."""
+        return Statistics(*(None if x is None else to_device(x, device) for x in self))
 
 
 class Rows(NamedTuple):
@@ -33,15 +37,26 @@ class Rows(NamedTuple):
 
 
 class CostTables(NamedTuple):
-    """This says what each cluster costs: the arguments of `Membership.assign`, on the host."""
+    """This says what each cluster costs: the arguments of `Membership.assign`."""
 
     table: Any  # C x K
     per_partition: Any  # r x K, or 1 x K: their sum, the same for every row
 
+    def to(self, device: str) -> "CostTables":
+        """Return them on a device."""
+        return CostTables(*(to_device(part, device) for part in self))
+
+
+class Priced(NamedTuple):
+    """This says what the clusters of a partition cost, and what a run goes by: it is on one device."""
+
+    tables: CostTables
+    facts: Any  # the objective, and how many clusters are empty, in float64
+
 
 def evaluate(m: Membership, tables: CostTables, weight: Array | None) -> tuple[Array, Array, Array]:
     """Find the cheapest cluster of each row; return labels, costs and the costs of the runners-up."""
-    return products.assign(m, to_device(tables.table, m.device), to_device(tables.per_partition, m.device), weight)
+    return products.assign(m, *tables.to(m.device), weight)
 
 
 def confidence(best: Array, second: Array) -> Array:
@@ -55,12 +70,11 @@ def confidence(best: Array, second: Array) -> Array:
 def statistics_of(m: Membership, rows: Rows, labels: Array, n_clusters: int) -> Statistics:
     """Count a partition, and add up its masses."""
     if rows.mass is not None and not m.complete:
-        counts, masses = products.count_masses(m, labels, rows.multiplicity, rows.mass, n_clusters)
-        return Statistics(to_host(counts), to_host(masses))
-    counts = to_host(products.count(m, labels, rows.multiplicity, n_clusters))
+        return Statistics(*products.count_masses(m, labels, rows.multiplicity, rows.mass, n_clusters))
+    counts = products.count(m, labels, rows.multiplicity, n_clusters)
     if rows.mass is None:
         return Statistics(counts, None)
-    masses = to_host(products.count(m.partitions(0, 1), labels, rows.mass, n_clusters))
+    masses = products.count(m.partitions(0, 1), labels, rows.mass, n_clusters)
     return Statistics(counts, masses.sum(0, keepdims=True))
 
 

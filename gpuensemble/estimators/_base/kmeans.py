@@ -39,7 +39,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
     cluster_weight: Any
     centers_: Array
     evaluated_: list[float]
-    _skip: bool | None = None  # whether rows that cannot move are left out; None: where it pays
+    _skip: bool = True  # whether rows that cannot move are left out
 
     def _fit(self, source: Source) -> None:
         start = self._checked_start(source.table)
@@ -63,8 +63,8 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
 
     def _predicted(self, m: Membership) -> Array:
         """Find the cheapest cluster of each row."""
-        tables = self._fitted_costs.tables(self._statistics, m.complete)
-        found, *_ = evaluate(m, tables, self._fitted_costs.rows(m).weight)
+        tables = self._fitted_costs.priced(self._statistics, m.complete).tables
+        found, *_ = evaluate(m, tables, self._fitted_costs.rows(m, constant=False).weight)
         return found
 
     @abc.abstractmethod
@@ -134,9 +134,9 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
             )
         costs, (statistics, labelling) = problem.costs, self._without_empty(run)
         self._fitted_costs, self._statistics, self._counts = costs, statistics, statistics.counts
-        tables = problem.tables(statistics)
+        cheapest = ByCosts(statistics, problem.priced(statistics.to(problem.table.device)).tables)
         self.labels_, self.confidence_ = outputs.columns(
-            problem.table, self.out, source.home, finish, costs, labelling, tables
+            problem.table, self.out, source.home, finish, costs, labelling, cheapest
         )
         self.centers_ = to_device(costs.centers(statistics), source.home)
         unit = source.unit if costs.counts_weight else 1.0
@@ -151,11 +151,11 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         There are fewer clusters than asked for only where there are fewer distinct rows. The labelling is None where
         the labels are the cheapest by the tables of the statistics.
         """
-        counts, masses = run.statistics
+        counts, masses = found = run.statistics.to("cpu")
         used = (counts > 0).any(0)
         if used.all():
             last = isinstance(run.labelling, ByCosts) and run.labelling.statistics is run.statistics
-            return run.statistics, None if last and not run.labelling.fillers else run.labelling
+            return found, None if last and not run.labelling.fillers else run.labelling
         self._warn_of_distinct_rows(int(used.sum()))
         statistics = Statistics(counts[:, used], None if masses is None else masses[:, used])
         return statistics, Renumbered(run.labelling, (used.cumsum() - 1).astype("int32"))

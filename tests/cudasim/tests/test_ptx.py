@@ -183,6 +183,8 @@ def test_comparisons_with_nan_are_false_unless_unordered(name):
     for kind in ("f32", "f64"):
         assert (execute(f"setp.{name}.{kind}", ["pred", kind, kind], a, b) == (plain & ~nan)).all()
         assert (execute(f"setp.{name}u.{kind}", ["pred", kind, kind], a, b) == (plain | nan)).all()
+        assert (execute(f"setp.num.{kind}", ["pred", kind, kind], a, b) == ~nan).all()
+        assert (execute(f"setp.nan.{kind}", ["pred", kind, kind], a, b) == nan).all()
 
 
 @pytest.mark.parametrize("name", ["min", "max"])

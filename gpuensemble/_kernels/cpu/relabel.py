@@ -1,0 +1,249 @@
+"""An iteration of k-means over labels goes through the rows once on the CPU; it is the twin of kernels/relabel.cu.
+
+A row that cannot have moved costs a look at its slack. The others are decided by a table in 16 bits (`short`), or, the
+few that are too near a tie for it, by the costs themselves. Rows that moved are counted while their codes are at hand.
+
+Each function works on a block of rows: a call for each row would cost more than its work, as Numba counts references to
+the arrays of a call.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuensemble._kernels.cpu import sharing, short
+from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.membership import assign_rows, codes_of
+from gpuensemble._kernels.cpu.short import add_short_rows, two_least
+from gpuensemble._kernels.cpu.tiles import SUMS, aligned, sums_of, tiled
+
+SPAN = 2048  # rows that a thread takes at a time
+ALONE = 1 << 15  # codes that a thread must have to be worth waking
+LARGEST = 3e38  # a slack that float32 holds
+NEW = 255  # the bin of a row that was never evaluated
+SHRINK = 1 - 2.0**-21  # of a slack in float32, at each change of it: more than it is rounded by
+
+
+class RowFacts(NamedTuple):
+    """This is what is known of the rows: arrays with an entry for each row, or one for all.
+
+    Weight and mass may be empty. They are then the degree, and that times the multiplicity.
+    """
+
+    multiplicity: Any
+    weight: Any
+    mass: Any
+    sizes: Any  # of clusters, whose sum, without the last `shift` bits, is a row's degree
+    shift: int
+    n_masses: int  # 0: no masses are asked for; 1: of all rows; r: of those that each partition saw
+
+
+class State(NamedTuple):
+    """This is what a block remembers of its rows."""
+
+    labels: Any  # int32
+    slack: Any  # float32: what is left of the margin, the second cost less the first
+    bins: Any  # uint8: of the weight; NEW: the row was never evaluated
+
+
+class Drift(NamedTuple):
+    """This bounds what new tables take off the margins of rows, by bins of their weights."""
+
+    edges: Any  # of the bins, ascending
+    taken: Any  # bins x K, float32: of the slack of a row with that label; infinite: unknown
+    rounding: Any  # of each bin: the rounding error of a margin
+
+
+def prepared(table, per_partition, offsets, complete, heaviest):
+    """Return tables of costs as `relabel` takes them; `heaviest` is the largest weight of a row."""
+    return tiled(table), tiled(per_partition), short.shortened(table, per_partition, offsets, complete, heaviest)
+
+
+def relabel(membership, tables, rows, state, drift, n_clusters, anew):
+    """Find the labels of all rows for new tables; return counts, masses, and how many rows moved and were evaluated.
+
+    `tables` are `prepared`; `state` is updated. Counts, C x K, and masses, as many rows as `rows` asks for, are those
+    of the new labels if `anew`, else by how much they changed.
+    """
+    n, r = membership.codes.shape
+    tiles, parts, shortened = tables
+    n_threads = sharing.n_threads(n * r, ALONE)
+    counts = np.zeros((n_threads, membership.n_columns * n_clusters), np.int64)
+    starts = (membership.offsets[:-1].astype(np.int64) * n_clusters).view(np.uint64)
+    masses = np.zeros((n_threads, rows.n_masses, n_clusters), np.int64)
+    facts = np.zeros((n_threads, 2), np.int64)
+
+    def task(queue, number):
+        _relabel(
+            codes_of(membership),
+            (tiles, parts, n_clusters),
+            shortened,
+            rows,
+            state,
+            drift,
+            (counts[number], masses[number], facts[number], anew, starts),
+            (sums_of(tiles), sums_of(tiles), aligned((SUMS, shortened.table.shape[1]), np.int32)),
+            queue,
+        )
+
+    sharing.together(task, n_threads)
+    return counts.sum(0).reshape(-1, n_clusters), masses.sum(0), facts.sum(0)
+
+
+@kernel
+def _relabel(given, tables, shortened, rows, state, drift, counting, room, queue):
+    codes, hole, offsets = given
+    tiles, parts, n_clusters = tables
+    n, anew = len(codes), counting[3]
+    chosen, unsure, places = np.empty(SUMS, np.intp), np.empty(SUMS, np.intp), np.empty(SUMS, np.intp)
+    weights, best, margin = np.empty(SUMS, tiles.dtype), np.empty(SUMS, np.int32), np.empty(SUMS)
+    found = np.empty(SUMS, np.int32), np.empty(SUMS, tiles.dtype), np.empty(SUMS, tiles.dtype)
+    old = np.empty(SUMS, np.int32)
+    first = sharing.next_span(queue, SPAN)
+    while first < n:
+        for block in range(first, min(n, first + SPAN), SUMS):
+            stop = min(n, block + SUMS)
+            m = _choose(state, drift, block, stop, chosen)
+            _weigh(given, rows, state.bins, drift.edges, chosen, m, weights)
+            left = _screen(given, shortened, state.bins, drift, chosen, m, weights, best, margin, places, room[2])
+            for j in range(left):
+                unsure[j], weights[j] = chosen[places[j]], weights[places[j]]
+            if left:
+                assign_rows(
+                    codes, hole, offsets, tiles, parts, weights, n_clusters, unsure, left, found, room[0], room[1]
+                )
+            for j in range(left):
+                best[places[j]], margin[places[j]] = found[0][j], np.float64(found[2][j]) - found[1][j]
+            moved = _settle(state, drift.rounding, chosen, m, best, margin, old)
+            counting[2][0] += moved
+            counting[2][1] += m
+            if anew:
+                for x in range(block, stop):
+                    chosen[x - block], best[x - block] = x, state.labels[x]
+                _add(given, rows, chosen, stop - block, best, 1, counting)
+            else:
+                _add(given, rows, chosen, moved, old, -1, counting)
+                _add(given, rows, chosen, moved, best, 1, counting)
+        first = sharing.next_span(queue, SPAN)
+
+
+@inner
+def _choose(state, drift, begin, end, chosen):
+    """List the rows whose slack does not show that they stay; return how many there are."""
+    labels, slack, bins, taken, rounding = state.labels, state.slack, state.bins, drift.taken, drift.rounding
+    m = 0
+    for x in range(begin, end):
+        chosen[m] = x
+        edge = bins[x]
+        if edge == NEW:
+            m += 1
+        else:
+            slack[x] = (slack[x] - taken[edge, labels[x]]) * np.float32(SHRINK)
+            m += not slack[x] > rounding[edge]  # NaN, where all costs are infinite, is not enough
+    return m
+
+
+@inner
+def _weigh(given, rows, bins, edges, chosen, m, weights):
+    """Find the weights of rows, and the bins of new ones: the last whose lower edge is not above the weight."""
+    weight, step = rows.weight, min(1, len(rows.weight) - 1)
+    if step < 0:
+        degrees = _degrees(given, rows, chosen, m)
+        for j in range(m):
+            weights[j] = degrees[j]
+    else:
+        for j in range(m):
+            weights[j] = weight[chosen[j] * step]
+    for j in range(m):
+        if bins[chosen[j]] == NEW:
+            low, high = 0, len(edges) - 2
+            while low < high:
+                middle = (low + high + 1) // 2
+                if edges[middle] <= weights[j]:
+                    low = middle
+                else:
+                    high = middle - 1
+            bins[chosen[j]] = low
+
+
+@inner
+def _degrees(given, rows, chosen, m):
+    """Return the degrees of rows."""
+    codes, hole, offsets = given
+    sizes, shift, found = rows.sizes, rows.shift, np.empty(m, np.int64)
+    for j in range(m):
+        x, total = chosen[j], 0
+        for i in range(codes.shape[1]):
+            if hole is None or codes[x, i] != hole:
+                total += sizes[offsets[i] + codes[x, i]]
+        found[j] = max((total + ((1 << shift) >> 1)) >> shift, 1)
+    return found
+
+
+@inner
+def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, places, total):
+    """Find labels and margins by the table in 16 bits; list the places of rows that it leaves open, and count them."""
+    codes, hole, offsets = given
+    table, base, parts, bits, unit, error = shortened
+    if len(table) == 0:
+        for j in range(m):
+            places[j] = j
+        return m
+    for j in range(m):
+        add_short_rows(total, j, table, codes, chosen[j], offsets, hole)
+    left, last, rounding = 0, (1 << bits) - 1, drift.rounding
+    for j in range(m):
+        least, second = two_least(total, j, base, parts, np.float32(weights[j]), bits)
+        best[j] = least & last
+        margin[j] = ((second >> bits) - (least >> bits) - error) * unit
+        places[left] = j
+        left += not margin[j] > rounding[bins[chosen[j]]]
+    return left
+
+
+@inner
+def _settle(state, rounding, chosen, m, best, margin, old):
+    """Give rows their labels, and what is left of their margins after a rounding error.
+
+    The rows that moved come first in `chosen`, with the labels that they had and have; return how many there are.
+    """
+    labels, slack, bins = state.labels, state.slack, state.bins
+    moved = 0
+    for j in range(m):
+        x, label = chosen[j], best[j]
+        left = (margin[j] - rounding[bins[x]]) * SHRINK
+        slack[x] = np.float32(LARGEST if left > LARGEST else left)  # a NaN stays one
+        chosen[moved], old[moved], best[moved] = x, labels[x], label
+        moved += labels[x] != label
+        labels[x] = label
+    return moved
+
+
+@inner
+def _add(given, rows, chosen, m, labels, sign, counting):
+    """Count rows with these labels, or take them off."""
+    codes, hole, _ = given
+    cells, masses, _, _, starts = counting
+    multiplicity, step, n_clusters = rows.multiplicity, min(1, len(rows.multiplicity) - 1), np.uintp(masses.shape[1])
+    for j in range(m):
+        row, k, amount = codes[chosen[j]], np.uintp(labels[j]), sign * multiplicity[chosen[j] * step]
+        for i in range(len(row)):
+            if hole is None or row[i] != hole:
+                cells[starts[i] + np.uintp(row[i]) * n_clusters + k] += amount
+    if len(masses):
+        _add_masses(given, rows, chosen, m, labels, sign, masses)
+
+
+@inner
+def _add_masses(given, rows, chosen, m, labels, sign, masses):
+    """Add the masses of rows to those of their labels: in all, or in each partition that saw the row."""
+    codes, hole, _ = given
+    mass, multiplicity, step = rows.mass, rows.multiplicity, min(1, len(rows.multiplicity) - 1)
+    known = len(mass) > 0
+    degrees = _degrees(given, rows, chosen, 0 if known else m)
+    for j in range(m):
+        x = chosen[j]
+        amount = sign * (mass[x] if known else degrees[j] * multiplicity[x * step])
+        for i in range(len(masses)):
+            if len(masses) == 1 or hole is None or codes[x, i] != hole:
+                masses[i, labels[j]] += amount

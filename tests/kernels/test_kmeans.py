@@ -1,0 +1,269 @@
+"""The steps of k-means over labels: the same bits on all engines, every mutation found, and 16 bits that never lie."""
+
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudasim import nvrtc, standin
+from cudasim.ptx import PtxModule
+from cudasim.shim import ShimError, ShimModule, gxx
+from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._kernels import kmeans
+from gpuensemble._kernels.cpu import relabel as cpu
+from gpuensemble._kernels.cpu import short
+from gpuensemble._kernels.cuda import source
+from gpuensemble._kmeans.labels.bounds import SAFETY, state_of
+from gpuensemble._kmeans.labels.statistics import CostTables, evaluate
+from support import check, membership, random_codes
+
+WIDTHS = np.array([3, 7, 2, 5, 4, 6, 3, 2, 4])
+ENGINES = {
+    "CPU": partial(ShimModule, checked=True),
+    "CPU in reverse order": partial(ShimModule, checked=True, order="reverse"),
+    "PTX": PtxModule,
+}
+
+
+@pytest.fixture(params=ENGINES)
+def device(request, monkeypatch):
+    if request.param == "PTX" and nvrtc.missing():
+        pytest.skip(nvrtc.missing())
+    if request.param != "PTX" and gxx() is None:
+        pytest.skip("g++ is not installed")
+    monkeypatch.setattr(source, "MAX_BLOCKS", 2)
+    with standin.installed(ENGINES[request.param]) as module:
+        yield module
+
+
+def priced(xp, dtype="float64"):
+    """Tables, parts and facts of all kinds of costs, with and without holes, with an empty cluster."""
+    rng = np.random.default_rng(0)
+    n_columns, n_clusters, r = int(WIDTHS.sum()), 35, len(WIDTHS)
+    counts = rng.integers(0, 50, (n_columns, n_clusters)) * (rng.random((n_columns, n_clusters)) < 0.7)
+    counts[:, 4] = 0
+    counts[:3, 6] = 0
+    offsets = np.concatenate([[0], np.cumsum(WIDTHS)]).astype("int32")
+    columns = (rng.uniform(0.1, 3, (n_columns, 2)), rng.uniform(0.1, 3, r))
+    given = (tuple(map(xp.asarray, columns)), xp.asarray(offsets))
+    for kind, n_masses in (("sec", 1), ("sec", r), ("category", 0), ("cosine", 0)):
+        masses = rng.integers(0, 900, (n_masses, n_clusters)) * (np.arange(n_clusters) != 4)
+        on_device = xp.asarray(masses) if n_masses else None
+        yield from kmeans.price(kind, xp.asarray(counts), on_device, *given, 4.0, 0.5, dtype, n_masses != r, 17.25)
+
+
+INFINITE = {  # which entries of the tables before and after are infinite; a column's partitions 2 and 7 have 2 clusters
+    "none": ([], []),
+    "the same": ([(10, 3), (11, 3)], [(10, 3), (11, 3)]),
+    "others": ([(10, 3), (11, 3)], [(30, 3), (31, 3)]),
+}
+
+
+def drifted(xp, dtype="float64"):
+    """What is taken and the rounding errors, with and without holes, of tables some entries of which are infinite."""
+    rng = np.random.default_rng(1)
+    offsets, edges = np.concatenate([[0], np.cumsum(WIDTHS)]).astype("int32"), np.geomspace(1, 50, 7)
+    for complete, infinite, n_clusters in (*product((True, False), INFINITE.values(), (35,)), (True, ([], []), 1)):
+        tables = [rng.standard_normal((WIDTHS.sum(), n_clusters)).astype(dtype) for _ in "ab"]
+        parts = [rng.standard_normal((1 if complete else len(WIDTHS), n_clusters)).astype(dtype) for _ in "ab"]
+        for table, entries in zip(tables, infinite, strict=True):
+            for entry in entries:
+                table[entry] = np.inf
+        given = (tuple(map(xp.asarray, parts)), xp.asarray(offsets), complete, xp.asarray(edges), SAFETY)
+        yield from kmeans.drift(*map(xp.asarray, tables), *given)
+        yield from kmeans.drift(None, xp.asarray(tables[1]), *given)
+
+
+class Rows:
+    """Rows with all that `relabel` asks for, and tables that are whole numbers, so that costs tie."""
+
+    def __init__(self, xp, complete, known, n_clusters=6, dtype="float64", n=70):
+        rng = np.random.default_rng(2)
+        codes = random_codes(rng, n, WIDTHS, 0 if complete else 0.3)
+        self.m, self.n_clusters, self.complete = membership(xp, codes, WIDTHS), n_clusters, complete
+        self.tables = [self._tables(rng, dtype, size).to(self.m.device) for size in (1, 1, 1e-3)]
+        self.tables[1] = CostTables(*(a + b for a, b in zip(self.tables[0], self.tables[2], strict=True)))
+        times, sizes = rng.integers(0, 4, n), rng.integers(1, 30, WIDTHS.sum())
+        degrees = np.maximum(to_host(self.m.gather_sum(xp.asarray(sizes[:, None])))[:, 0] + 1 >> 1, 1)
+        given = (degrees.astype(dtype), degrees * times) if known else (np.empty(0, dtype), np.empty(0, "int64"))
+        self.rows = kmeans.RowFacts(*map(xp.asarray, (times, *given, sizes)), 1, 1 if complete else len(WIDTHS))
+        self.weight, self.edges = xp.asarray(degrees.astype(dtype)), xp.asarray(np.geomspace(1, degrees.max(), 9))
+        self.start = xp.asarray(rng.integers(0, n_clusters, n).astype("int32"))
+
+    def _tables(self, rng, dtype, size):
+        parts = rng.integers(0, 2, (1 if self.complete else len(WIDTHS), self.n_clusters)) / 16
+        table = rng.integers(0, 3, (WIDTHS.sum(), self.n_clusters))
+        if size == 1 and not self.complete:
+            table = np.where(rng.random(table.shape) < 0.1, np.inf, table)
+        return CostTables((size * table).astype(dtype), (size * parts).astype(dtype))
+
+    def relabelled(self, whole_costs=True):
+        """Labels, slacks, bins, counts, masses and facts after each of two sets of tables."""
+        state, before = state_of(self.start), (None, None)
+        for tables, anew in zip(self.tables[:2], (False, True), strict=True):
+            parts = (before[1], tables.per_partition)
+            bounds = kmeans.drift(before[0], tables.table, parts, self.m.offsets, self.complete, self.edges, SAFETY)
+            drift, before = kmeans.Drift(self.edges, *bounds), tables
+            ready = kmeans.prepared(*tables, self.m.offsets, self.complete, float(self.edges[-1]))
+            if whole_costs and self.m.device == "cpu":
+                ready = (*ready[:2], short.none())
+            found = kmeans.relabel(self.m, ready, self.rows, state, drift, self.n_clusters, anew)
+            yield from (*(x.copy() for x in state), *found)
+
+
+def relabelled(xp, dtype="float64"):
+    for complete, known, n_clusters in ((True, True, 6), (False, False, 6), (False, True, 40), (True, False, 70)):
+        yield from Rows(xp, complete, known, n_clusters, dtype).relabelled()
+
+
+SCENARIOS = {"price": priced, "drift": drifted, "relabel": relabelled}
+
+
+def assert_same(found, expected):
+    for one, two in zip(found, expected, strict=True):
+        check(one, two, namespace(one), exact=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_engine_has_the_same_bits(device, name, dtype):
+    assert_same(SCENARIOS[name](device, dtype), SCENARIOS[name](np, dtype))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("n_clusters", [1, 2, 6, 33, 40, 225])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_labels_are_those_of_the_whole_costs(dtype, n_clusters, complete):
+    """Costs tie, and nearly tie: what 16 bits cannot decide is evaluated, and slacks never say too much."""
+    case = Rows(np, complete, True, n_clusters, dtype, n=300)
+    for step, (labels, slack, *_) in enumerate(zip(*[case.relabelled(whole_costs=False)] * 6, strict=True)):
+        expected, cost, second = evaluate(case.m, case.tables[step], case.weight)
+        np.testing.assert_array_equal(labels, expected)
+        with np.errstate(invalid="ignore"):
+            assert not (slack > second.astype("float64") - cost).any()
+
+
+@given(st.integers(0, 10**6), st.sampled_from([1e-200, 1e-8, 1.0, 1e200]), st.sampled_from([0.0, 1e-9, 1e-4, 1.0]))
+@settings(max_examples=60)
+def test_sixteen_bits_decide_with_certainty(seed, size, spread):
+    """Tables whose columns are nearly the same: each row that is decided has the label of exact sums."""
+    rng = np.random.default_rng(seed)
+    n_clusters, complete = int(rng.integers(2, 40)), bool(rng.integers(2))
+    codes = random_codes(rng, 50, WIDTHS, 0 if complete else 0.3)
+    m = membership(np, codes, WIDTHS)
+    table = size * (rng.standard_normal((WIDTHS.sum(), 1)) + spread * rng.standard_normal((WIDTHS.sum(), n_clusters)))
+    parts = size * rng.standard_normal((1, n_clusters)) if complete else np.zeros((1, n_clusters))
+    weight, edges = rng.uniform(1, 9, 50), np.array([1.0, 9.0])
+    drift = kmeans.Drift(edges, *kmeans.drift(None, table, (None, parts), m.offsets, complete, edges, SAFETY))
+    rows = kmeans.RowFacts(np.ones(1, "int64"), weight, np.empty(0, "int64"), np.empty(0, "int64"), 0, 0)
+    state, ready = state_of(np.zeros(50, "int32")), kmeans.prepared(table, parts, m.offsets, complete, 9.0)
+    cpu.relabel(m, ready, rows, state, drift, n_clusters, True)
+    np.testing.assert_array_equal(state.labels, evaluate(m, CostTables(table, parts), weight)[0])
+
+
+def test_most_rows_are_decided_in_sixteen_bits():
+    """With tables as they are in practice few rows are left for the whole costs."""
+    rng = np.random.default_rng(0)
+    widths = np.full(30, 20)
+    m = membership(np, random_codes(rng, 2000, widths, 0), widths)
+    table = -rng.gamma(0.5, 1.0, (600, 12))
+    tables = short.shortened(table, np.zeros((1, 12)), m.offsets, True, 1.0)
+    assert tables.table.shape == (601, 32)
+    assert (tables.table[-1] == 0).all()
+    assert np.abs(tables.table).max() == short.LEVELS
+    _, cost, second = evaluate(m, CostTables(table, np.zeros((1, 12))), None)
+    assert (second - cost > tables.error * tables.unit).mean() > 0.97
+
+
+@pytest.mark.parametrize("reason", ["infinite", "too many clusters", "parts of holes", "too large a base"])
+def test_tables_that_sixteen_bits_cannot_hold_are_left_whole(reason):
+    rng = np.random.default_rng(0)
+    n_clusters = 225 if reason == "too many clusters" else 4
+    table, parts = rng.standard_normal((WIDTHS.sum(), n_clusters)), np.zeros((1, n_clusters))
+    table[2, 1] = np.inf if reason == "infinite" else 0
+    if reason == "parts of holes":
+        parts = np.ones((len(WIDTHS), n_clusters))
+    if reason == "too large a base":
+        parts = np.array([[0, 1e12, 0, 0]])
+    offsets = np.concatenate([[0], np.cumsum(WIDTHS)]).astype("int32")
+    assert len(short.shortened(table, parts, offsets, reason != "parts of holes", 1.0).table) == 0
+
+
+MUTANTS = [
+    # price
+    ("price", "kind == SEC ? of_column[2 * c] : 1.0", "1.0"),
+    ("price", "kind == SEC ? 1.0 : of_column[2 * c + 1]", "1.0"),
+    ("price", "n_masses > 1 ? cell : k", "k"),
+    ("price", "mass > 0 ? 1.0 / static_cast<double>(mass) : 0.0", "1.0 / static_cast<double>(mass)"),
+    ("price", "any |= number != 0;", ""),
+    ("price", "scale * unit * square * (factor * factor)", "scale * unit * square * factor"),
+    (
+        "price",
+        "const int i = static_cast<int>(cell / K), k = static_cast<int>(cell % K);\n        double square",
+        "const int i = static_cast<int>(cell / K), k = 0;\n        double square",
+    ),
+    ("price", "__syncthreads();\n    if (threadIdx.x == 0) {\n        Sum", "if (threadIdx.x == 0) {\n        Sum"),
+    ("price", "low += (before - (high - back)) + (term - back);", ""),
+    ("price", "if (summed) of_partitions[k] = static_cast<T>(part);", ""),
+    ("price", "any ? 0 : 1", "any ? 1 : 0"),
+    # drift
+    ("drift", "if (change != change) change = 0;", ""),
+    ("drift", "if (change > largest) largest = change;", ""),
+    ("drift", "magnitude < positive_infinity() && ", ""),
+    ("drift", "__syncthreads();\n    for (int thread", "for (int thread"),
+    ("drift", "unit * largest_part * edges[b + 1]", "unit * largest_part * edges[b]"),
+    ("drift", "lower < 0 ? lower : 0", "lower"),
+    ("drift", "upper > 0 ? upper : 0", "upper"),
+    ("drift", "down != down ? -positive_infinity() : down", "down"),
+    ("drift", "if (!complete || i == 0)", "if (i == 0)"),
+    ("drift", "lower == first ? second : first", "first"),
+    ("drift", "if (loser < second) second = loser;", ""),
+    ("drift", "K == 1 ? 0.0 : ", ""),
+    ("drift", "step = 16; step > 0", "step = 8; step > 0"),
+    # relabel
+    ("relabel", "__syncthreads();\n    const Group<G> group;", "const Group<G> group;"),
+    ("relabel", "if (bin == NEW_ROW) bin = bin_of(w, edges, n_bins);", ""),
+    ("relabel", "if (edges[middle] <= weight)", "if (edges[middle] < weight - 1)"),
+    ("relabel", "* SHRINK_SLACK;", ";"),
+    ("relabel", "__syncwarp(group.mask);  // all lanes have read the slack", ""),
+    ("relabel", "__syncwarp(group.mask);  // all lanes have read label and bin", ""),
+    ("relabel", "if (left > rounding[bin]) continue;", "continue;"),
+    ("relabel", "if (group.lane == 0) slack[x] = left;", ""),
+    ("relabel", "((1LL << shift) >> 1)", "0"),
+    ("relabel", "return total > 1 ? total : 1;", "return total + 1;"),
+    ("relabel", "if (best.cost == infinity<T>())", "if (false)"),
+    ("relabel", "margin - rounding[bin]", "margin"),
+    ("relabel", "if (!signed_counts) continue;", ""),
+    ("relabel", "atomicAdd(cells + old, static_cast<uint64>(-amount));", ""),
+    ("relabel", "atomicAdd(cells + best.k, static_cast<uint64>(amount))", "cells[best.k] += amount"),
+    ("relabel", "if (is_hole(code)) continue;\n            uint64", "uint64"),
+    ("relabel", "n_masses == 1 && group.lane == 0", "n_masses == 1"),
+    ("relabel", "mass ? mass[x] : deg * amount", "mass ? mass[x] : deg"),
+    ("relabel", "multiplicity ? multiplicity[x] : 1", "1"),
+    ("relabel", "atomicAdd(facts + threadIdx.x, found[threadIdx.x])", "facts[threadIdx.x] = found[threadIdx.x]"),
+    ("relabel", "++moved;", ""),
+    ("relabel", "x += group.stride) {\n        const int old", "x += 2 * group.stride) {\n        const int old"),
+]
+
+
+@pytest.mark.skipif(gxx() is None, reason="needs g++ on Linux to compile CUDA kernels for the CPU")
+@pytest.mark.parametrize(("name", "old", "new"), MUTANTS)
+def test_mutant_is_found(name, old, new, monkeypatch):
+    monkeypatch.setattr(source, "MAX_BLOCKS", 2)
+    file = "relabel.cu" if name == "relabel" else "pricing.cu"
+    assert source.source(file).count(old) == 1, "the text to mutate must occur once in the kernel's file"
+    found = []
+    for order in ("forward", "reverse"):
+
+        def engine(code, order=order, **options):
+            return ShimModule(code.replace(old, new), checked=True, order=order, **options)
+
+        with standin.installed(engine) as device:
+            try:
+                assert_same(SCENARIOS[name](device), SCENARIOS[name](np))
+            except (AssertionError, ShimError) as error:
+                found.append(error)
+    assert found
