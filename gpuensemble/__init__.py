@@ -80,6 +80,7 @@ else:
         found = registry.estimator(name)
         if found is None:
             raise AttributeError(f"module 'gpuensemble' has no attribute {name!r}")
+        globals()[name] = found  # to look for it takes as long as a fit of little data
         return found
 
     def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 // What clusters cost, from integer counts: the tables of k-means over labels, and bounds of how far they moved.
 //
-// gpuensemble/_kernels/cuda/pricing.py launches these kernels; gpuensemble/_kernels/cpu/pricing.py has the same functions on
+// gpuensemble/_kernels/cuda/pricing.py launches these kernels; gpuensemble/_kernels/cpu/kmeans/pricing.py has the same functions on
 // the CPU, with the same bits: products, quotients and roots are rounded once each, sums have a fixed order, and
 // --fmad=false keeps a product and a sum apart.
 //
@@ -174,29 +174,24 @@ __global__ void round_off(const double* __restrict__ size, int r, int K, const T
 // a partition may not count. A thread owns one (e, k).
 template <typename T>
 __global__ void bound(const double* __restrict__ low, const double* __restrict__ high, int r, int K,
-                      const T* __restrict__ before, const T* __restrict__ after, int complete,
+                      const T* __restrict__ before, const T* __restrict__ after, int n_parts, int complete,
                       const double* __restrict__ edges, int n_edges, double* __restrict__ least,
                       double* __restrict__ largest) {
     const int64 n_cells = static_cast<int64>(n_edges) * K;
     for (int64 cell = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; cell < n_cells;
          cell += static_cast<int64>(gridDim.x) * blockDim.x) {
         const int e = static_cast<int>(cell / K), k = static_cast<int>(cell % K);
-        double down = 0, up = 0, change = 0;
+        double down = 0, up = 0;
         for (int i = 0; i < r; ++i) {
             const int64 own = static_cast<int64>(i) * K + k;
-            if (!complete || i == 0)
-                change = (static_cast<double>(after[complete ? k : own]) - static_cast<double>(before[complete ? k : own])) *
-                         edges[e];
-            if (complete) {
-                down += low[own];
-                up += high[own];
-            } else {
-                const double lower = low[own] + change, upper = high[own] + change;
-                down += lower < 0 ? lower : 0;
-                up += upper > 0 ? upper : 0;
-            }
+            double change = 0;
+            if (n_parts > 1) change = (static_cast<double>(after[own]) - static_cast<double>(before[own])) * edges[e];
+            const double lower = low[own] + change, upper = high[own] + change;
+            down += complete || lower < 0 ? lower : 0;
+            up += complete || upper > 0 ? upper : 0;
         }
-        if (complete) {
+        if (n_parts == 1) {  // the sum of all partitions, the same for every row
+            const double change = (static_cast<double>(after[k]) - static_cast<double>(before[k])) * edges[e];
             down += change;
             up += change;
         }

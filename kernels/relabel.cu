@@ -1,6 +1,6 @@
 // An iteration of k-means over labels: new labels of all rows, and what that adds to the counts of the clusters.
 //
-// gpuensemble/_kernels/cuda/relabel.py launches it; gpuensemble/_kernels/cpu/relabel.py has the same function on the CPU.
+// gpuensemble/_kernels/cuda/relabel.py launches it; gpuensemble/_kernels/cpu/kmeans/relabel.py has the same function on the CPU.
 #include "rows.cu"
 
 const float SHRINK_SLACK = 0.999999523162841796875f;  // 1 - 2**-21: more than a slack in float32 is rounded by

@@ -1,4 +1,4 @@
-"""Large tables of small whole numbers, as most base partitions are, are coded by look-ups on the CPU, not sorted."""
+"""Tables of small whole numbers, as most base partitions are, are coded by look-ups on the CPU, not sorted."""
 
 import numpy as np
 
@@ -6,34 +6,50 @@ from gpuensemble._array import threads
 from gpuensemble._array.coding import Coded, code_dtype
 from gpuensemble._kernels.cpu.compiling import kernel
 
-LARGE = 1 << 18  # labels; NumPy codes fewer sooner than a kernel is loaded
+LARGE = 1 << 18  # labels; NumPy looks fewer up sooner than a kernel is loaded
 WIDEST, CELLS = 1 << 16, 1 << 25  # of the labels of a partition, and of all look-ups
 SPAN = 1 << 15  # rows that a thread takes at a time
 
 
 def coded(labels):
-    """Return what `from_labels` of _array/coding.py does, or None where labels are few, not so small, or wrong."""
-    if type(labels) not in (np.ndarray, np.memmap) or labels.ndim != 2 or labels.size < LARGE:  # none that is masked
+    """Return what `from_labels` of _array/coding.py does, or None where labels are not so small, or wrong."""
+    if type(labels) not in (np.ndarray, np.memmap) or labels.ndim != 2 or not labels.size:  # none that is masked
         return None
     if labels.dtype.kind not in "iu" or labels.dtype == np.uint64 or not labels.dtype.isnative:
         return None
     labels, (n, r) = np.ascontiguousarray(labels), labels.shape
-    seen = np.zeros((r, min(WIDEST, CELLS // r)), np.bool_)  # of each partition: the hole, then labels from 0 on
-    if not seen.size or not _over_rows(n, lambda first, last: _mark(labels, seen, first, last)):
+    seen = _seen(labels, min(WIDEST, CELLS // r))
+    if seen is None or not seen[:, 1:].any(axis=1).all():
         return None
-    seen = seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]]
-    widths = seen[:, 1:].sum(axis=1)
-    complete = not seen[:, 0].any()
-    if not widths.all():
-        return None
+    widths, complete = seen[:, 1:].sum(axis=1), not seen[:, 0].any()
     dtype = code_dtype(int(widths.max()))
     places = (np.cumsum(seen, axis=1) - seen[:, :1] - 1).astype(dtype)
     places[:, 0] = np.array(-1).astype(dtype)
     codes = np.empty((n, r), dtype)
-    if not _over_rows(n, lambda first, last: _look_up(labels, places, codes, first, last)):
+    if labels.size < LARGE:
+        codes[:] = places[np.arange(r), labels.astype(np.intp) + 1]
+        if not complete and (labels < 0).all(axis=1).any():
+            return None
+    elif not _over_rows(n, lambda first, last: _look_up(labels, places, codes, first, last)):
         return None
     values = [np.flatnonzero(row[1:]).astype(labels.dtype) for row in seen]
     return Coded(codes, widths.astype("int64"), complete), values
+
+
+def _seen(labels, width):
+    """Tell which labels each partition has, the hole, then those from 0 on; None if they are more than `width`."""
+    r = labels.shape[1]
+    if labels.size < LARGE:
+        low, high = int(labels.min()), int(labels.max())
+        if low < -1 or high + 1 >= width:
+            return None
+        seen = np.zeros((r, high + 2), np.bool_)
+        seen[np.arange(r), labels.astype(np.intp) + 1] = True
+        return seen
+    seen = np.zeros((r, width), np.bool_)
+    if not seen.size or not _over_rows(len(labels), lambda first, last: _mark(labels, seen, first, last)):
+        return None
+    return seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]]
 
 
 def _over_rows(n, task):

@@ -7,9 +7,9 @@ An iteration is `price` (tables of costs from counts), `drift` (what they take o
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of
-from gpuensemble._kernels.cpu import pricing as cpu_pricing
-from gpuensemble._kernels.cpu import relabel as cpu
-from gpuensemble._kernels.cpu.relabel import NEW, Drift, RowFacts, State
+from gpuensemble._kernels.cpu.kmeans import pricing as cpu_pricing
+from gpuensemble._kernels.cpu.kmeans import relabel as cpu
+from gpuensemble._kernels.cpu.kmeans.relabel import NEW, Drift, RowFacts, State
 from gpuensemble._kernels.cuda import pricing as cuda_pricing
 from gpuensemble._kernels.cuda import relabel as cuda
 

@@ -13,8 +13,8 @@ from cudasim.ptx import PtxModule
 from cudasim.shim import ShimError, ShimModule, gxx
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._kernels import kmeans
-from gpuensemble._kernels.cpu import relabel as cpu
-from gpuensemble._kernels.cpu import short
+from gpuensemble._kernels.cpu.kmeans import relabel as cpu
+from gpuensemble._kernels.cpu.kmeans import short
 from gpuensemble._kernels.cuda import source
 from gpuensemble._kmeans.labels.bounds import SAFETY, state_of
 from gpuensemble._kmeans.labels.statistics import CostTables, evaluate
@@ -68,7 +68,8 @@ def drifted(xp, dtype="float64"):
     offsets, edges = np.concatenate([[0], np.cumsum(WIDTHS)]).astype("int32"), np.geomspace(1, 50, 7)
     for complete, infinite, n_clusters in (*product((True, False), INFINITE.values(), (35,)), (True, ([], []), 1)):
         tables = [rng.standard_normal((WIDTHS.sum(), n_clusters)).astype(dtype) for _ in "ab"]
-        parts = [rng.standard_normal((1 if complete else len(WIDTHS), n_clusters)).astype(dtype) for _ in "ab"]
+        n_parts = 1 if complete or infinite is INFINITE["the same"] else len(WIDTHS)
+        parts = [rng.standard_normal((n_parts, n_clusters)).astype(dtype) for _ in "ab"]
         for table, entries in zip(tables, infinite, strict=True):
             for entry in entries:
                 table[entry] = np.inf
@@ -155,7 +156,8 @@ def test_sixteen_bits_decide_with_certainty(seed, size, spread):
     codes = random_codes(rng, 50, WIDTHS, 0 if complete else 0.3)
     m = membership(np, codes, WIDTHS)
     table = size * (rng.standard_normal((WIDTHS.sum(), 1)) + spread * rng.standard_normal((WIDTHS.sum(), n_clusters)))
-    parts = size * rng.standard_normal((1, n_clusters)) if complete else np.zeros((1, n_clusters))
+    parts = size * rng.standard_normal((1 if complete or rng.integers(2) else len(WIDTHS), n_clusters))
+    parts *= complete or len(parts) > 1
     weight, edges = rng.uniform(1, 9, 50), np.array([1.0, 9.0])
     drift = kmeans.Drift(edges, *kmeans.drift(None, table, (None, parts), m.offsets, complete, edges, SAFETY))
     rows = kmeans.RowFacts(np.ones(1, "int64"), weight, np.empty(0, "int64"), np.empty(0, "int64"), 0, 0)
@@ -178,18 +180,16 @@ def test_most_rows_are_decided_in_sixteen_bits():
     assert (second - cost > tables.error * tables.unit).mean() > 0.97
 
 
-@pytest.mark.parametrize("reason", ["infinite", "too many clusters", "parts of holes", "too large a base"])
+@pytest.mark.parametrize("reason", ["infinite", "infinite with holes", "too many clusters", "too large a base"])
 def test_tables_that_sixteen_bits_cannot_hold_are_left_whole(reason):
     rng = np.random.default_rng(0)
     n_clusters = 225 if reason == "too many clusters" else 4
     table, parts = rng.standard_normal((WIDTHS.sum(), n_clusters)), np.zeros((1, n_clusters))
-    table[2, 1] = np.inf if reason == "infinite" else 0
-    if reason == "parts of holes":
-        parts = np.ones((len(WIDTHS), n_clusters))
+    table[2, 1] = np.inf if reason.startswith("infinite") else 0
     if reason == "too large a base":
         parts = np.array([[0, 1e12, 0, 0]])
     offsets = np.concatenate([[0], np.cumsum(WIDTHS)]).astype("int32")
-    assert len(short.shortened(table, parts, offsets, reason != "parts of holes", 1.0).table) == 0
+    assert len(short.shortened(table, parts, offsets, "holes" not in reason, 1.0).table) == 0
 
 
 MUTANTS = [
@@ -215,10 +215,11 @@ MUTANTS = [
     ("drift", "magnitude < positive_infinity() && ", ""),
     ("drift", "__syncthreads();\n    for (int thread", "for (int thread"),
     ("drift", "unit * largest_part * edges[b + 1]", "unit * largest_part * edges[b]"),
-    ("drift", "lower < 0 ? lower : 0", "lower"),
-    ("drift", "upper > 0 ? upper : 0", "upper"),
+    ("drift", "complete || lower < 0 ? lower : 0", "lower"),
+    ("drift", "complete || upper > 0 ? upper : 0", "upper"),
     ("drift", "down != down ? -positive_infinity() : down", "down"),
-    ("drift", "if (!complete || i == 0)", "if (i == 0)"),
+    ("drift", "if (n_parts > 1) change", "change"),
+    ("drift", "if (n_parts == 1)", "if (false)"),
     ("drift", "lower == first ? second : first", "first"),
     ("drift", "if (loser < second) second = loser;", ""),
     ("drift", "K == 1 ? 0.0 : ", ""),

@@ -1,8 +1,14 @@
 """Lloyd's iteration over a table in blocks, against a literal one over dense costs."""
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 
+from cudasim import standin
+from cudasim.shim import ShimModule, gxx
+from cudasim.tally import TALLY
 from gpuensemble._kmeans.labels import lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting
@@ -171,3 +177,23 @@ def test_the_sum_of_constants_has_the_same_bits_in_any_blocks():
         assert one == other
         of_rows = case.counted * (case.dense @ case.mu.repeat(WIDTHS))
         assert one == pytest.approx((of_rows / (case.degrees if method == "SEC" else 1)).sum(), rel=1e-12)
+
+
+@pytest.mark.skipif(gxx() is None, reason="g++ is not installed: no kernel runs on the stand-in device")
+@pytest.mark.parametrize("method", ["category", "SEC"])
+def test_four_numbers_of_an_iteration_come_back_to_the_host(method):
+    """Nothing goes up, and launches do not depend on rows, partitions or clusters."""
+    found = []
+    for holes in (0.0, 0.2):
+        with standin.installed(ShimModule) as device:
+            m, marks = membership(device, random_codes(np.random.default_rng(0), N, WIDTHS, holes), WIDTHS), []
+            table, weighting = blocks.whole(m), Weighting(np.ones(len(WIDTHS)), None, "float64")
+            sec = method == "SEC"
+            costs = SECCosts.of(table, weighting) if sec else KCCCosts.of("category", False, table, weighting)
+            problem, start = lloyd.Problem.of(table, costs, 3), lloyd.Given(device.arange(N, dtype="int32") % 3)
+            lloyd.lloyd(problem, start, 12, after_each=lambda _, marks=marks: marks.append(dataclasses.replace(TALLY)))
+        found += [after - before for before, after in itertools.pairwise(marks)]
+    assert {(one.reads, one.down, one.up) for one in found} == {(1, 32, 0)}
+    assert len(found) > 5
+    assert min(one.launches for one in found) == (18 if method == "SEC" else 19)
+    assert max(one.launches for one in found) <= 30  # counted anew

@@ -11,10 +11,10 @@ import numpy as np
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.rows import GROUP, assign_rows, decode
 from gpuensemble._kernels.cpu.tiles import LINE, SUMS, aligned, shape_of_tiles, sums_of, tiled
-from gpuensemble._kernels.cpu.vector import add_rows, add_to_rows, cheapest
+from gpuensemble._kernels.cpu.vector import add_rows, add_to_rows
 
-GROUP = 32  # partitions summed at a time: their part of the table stays in the L2 cache
 SPAN = 8192  # rows that a thread takes at a time
 INLINE = 1 << 16  # fewer codes than this are not worth a second thread
 
@@ -124,26 +124,6 @@ def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) 
     threads.over_spans(n, span, task, alone=membership.codes.size < INLINE)
 
 
-@inner
-def _decode(codes, hole, offsets, x, first, last, columns, partitions):
-    """Find columns and partitions of the labels that row x has in first .. last - 1; return how many there are.
-
-    A hole costs no branch, which no processor could foresee.
-    """
-    if hole is None:
-        for i in range(first, last):
-            columns[i - first] = offsets[i] + codes[x, i]
-            partitions[i - first] = i
-        return last - first
-    m = 0
-    for i in range(first, last):
-        code = codes[x, i]
-        columns[m] = offsets[i] + code
-        partitions[m] = i
-        m += code != hole
-    return m
-
-
 @kernel
 def _gather_sum(codes, hole, offsets, tiles, total, out, begin, end):
     r, width = codes.shape[1], tiles.shape[2]
@@ -156,7 +136,7 @@ def _gather_sum(codes, hole, offsets, tiles, total, out, begin, end):
             for first in range(0, r, GROUP):
                 last = min(r, first + GROUP)
                 for x in range(block, stop):
-                    m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+                    m = decode(codes, hole, offsets, x, first, last, columns, partitions)
                     add_rows(total, x - block, table, columns, m)
             for x in range(block, stop):
                 for k in range(min(width, out.shape[1] - low)):
@@ -218,64 +198,6 @@ def _assign(codes, hole, offsets, tiles, parts, weight, n_columns, labels, costs
         assign_rows(codes, hole, offsets, tiles, parts, weights, n_columns, rows, some, found, t, p)
 
 
-@inner
-def assign_rows(codes, hole, offsets, tiles, parts, weights, n_columns, rows, n_rows, found, t, p):
-    """Do `assign` for n_rows rows, SUMS at most, in room t and p for their sums; found = (labels, costs, seconds)."""
-    r, width = codes.shape[1], tiles.shape[2]
-    summed = parts.shape[1] == 1
-    labels, costs, seconds = found
-    columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
-    labels[:n_rows] = 0
-    costs[:n_rows] = np.inf
-    seconds[:n_rows] = np.inf
-    for tile in range(len(tiles)):
-        table, part = tiles[tile], parts[tile]
-        t[:n_rows] = 0
-        p[:n_rows] = 0
-        for first in range(0, r, GROUP):
-            last = min(r, first + GROUP)
-            for j in range(n_rows):
-                m = _decode(codes, hole, offsets, rows[j], first, last, columns, partitions)
-                add_rows(t, j, table, columns, m)
-                if not summed:
-                    add_rows(p, j, part, partitions, m)
-        low, some = tile * width, min(width, n_columns - tile * width)
-        for j in range(n_rows):
-            p_of_row, z = (part, 0) if summed else (p, j)
-            labels[j], costs[j], seconds[j] = cheapest(
-                t, j, p_of_row, z, weights[j], some, low, labels[j], costs[j], seconds[j]
-            )
-    for j in range(n_rows):
-        if costs[j] == np.inf:
-            labels[j] = _fewest_infinite(codes[rows[j]], hole, offsets, tiles, parts, weights[j], n_columns)
-
-
-@inner
-def _fewest_infinite(row, hole, offsets, tables, parts, weight, n_columns):
-    """Return the column with the fewest infinite terms, then the least cost of finite ones, then the lowest index."""
-    best, least, fewest = 0, tables.dtype.type(np.inf), len(row) + 1
-    for column in range(n_columns):
-        table, part, k = tables[column // tables.shape[2]], parts[column // tables.shape[2]], column % tables.shape[2]
-        t, p, infinite = tables.dtype.type(0), tables.dtype.type(0), 0
-        for i in range(len(row)):
-            if hole is None or row[i] != hole:
-                term = table[offsets[i] + row[i], k]
-                if term == np.inf:
-                    infinite += 1
-                else:
-                    t += term
-                if len(part) > 1:
-                    p += part[i, k]
-        if len(part) == 1:
-            p = part[0, k]
-        cost = t + weight * p
-        if not cost < np.inf:  # a sum that overflowed may be NaN
-            cost = tables.dtype.type(np.inf)
-        if infinite < fewest or (infinite == fewest and cost < least):
-            best, least, fewest = column, cost, infinite
-    return best
-
-
 @kernel
 def _count(codes, hole, offsets, labels, weight, spare, n_clusters, cells, first, last):
     """Count; a hole has a cell of its own, so that it costs no branch, which no processor could foresee."""
@@ -305,7 +227,7 @@ def _scatter_add(codes, hole, offsets, segment_rows, first, last, rows, addend, 
     for begin in range(0, len(codes), segment_rows):
         part[:] = 0
         for x in range(begin, min(len(codes), begin + segment_rows)):
-            m = _decode(codes, hole, offsets, x, first, last, columns, partitions)
+            m = decode(codes, hole, offsets, x, first, last, columns, partitions)
             for k in range(rows.shape[1]):
                 addend[0, k] = rows[x, k]
             add_to_rows(part, columns, m, addend)

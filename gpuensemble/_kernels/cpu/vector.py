@@ -103,6 +103,23 @@ def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
 
 
 @intrinsic
+def prefetch(typing, array, x):
+    """Ask for row x of an array, which is on its way while other work is done."""
+
+    def body(emit, array, x):
+        b, byte = emit.builder, ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
+        ask = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0i8")
+        hints = [ir.Constant(ir.IntType(32), hint) for hint in (0, 3, 1)]  # to read, to keep, data
+        start = b.gep(array.data, [b.mul(x, array.length)])
+        end = b.gep(array.data, [b.sub(b.mul(b.add(x, ir.Constant(WORD, 1)), array.length), ir.Constant(WORD, 1))])
+        for at in (start, end):
+            b.call(ask, [b.bitcast(at, byte), *hints])
+
+    return typed(types.void, array, x), generator(body)
+
+
+@intrinsic
 def dot_rows(typing, rows, chosen, j, m, table, out):
     """Set out[i] = rows[chosen[i]] @ table for i = j .. j + DOT_ROWS - 1, but for those that are not less than m.
 

@@ -1,8 +1,8 @@
-"""This launches kernels/pricing.cu, with the names, the arguments and the bits of cpu/pricing.py."""
+"""This launches kernels/pricing.cu, with the names, the arguments and the bits of cpu/kmeans/pricing.py."""
 
 import numpy as np
 
-from gpuensemble._kernels.cpu.pricing import KINDS
+from gpuensemble._kernels.cpu.kmeans.pricing import KINDS
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 THREADS = 128  # of a block
@@ -45,7 +45,7 @@ def drift(before, after, parts, offsets, complete, edges, safety):
         return cupy.full((n_bins, n_clusters), np.inf, np.float32), rounding
     taken = cupy.empty((n_bins, n_clusters), np.float32)
     least, largest = (cupy.empty((n_bins + 1, n_clusters)) for _ in "ll")
-    of_edges = (np.int32(complete), edges, np.int32(n_bins + 1))
+    of_edges = (np.int32(len(parts[1])), np.int32(complete), edges, np.int32(n_bins + 1))
     _each(f"bound<{name}>", (n_bins + 1) * n_clusters, (low, high, *size, *parts, *of_edges, least, largest))
     _launch("take", grid(n_bins), (least, largest, np.int32(n_bins), np.int32(n_clusters), taken), WARP)
     return taken, rounding

@@ -1,4 +1,4 @@
-"""This launches kernels/relabel.cu, with the names, the arguments, the labels and the counts of cpu/relabel.py."""
+"""This launches kernels/relabel.cu, with the names, arguments, labels and counts of cpu/kmeans/relabel.py."""
 
 import numpy as np
 

@@ -156,16 +156,16 @@ def _drift(low, high, before, after, complete, edges, taken):
     least, largest = np.empty((len(edges), n_clusters)), np.empty((len(edges), n_clusters))
     for e in range(len(edges)):
         for k in range(n_clusters):
-            down, up, change = 0.0, 0.0, 0.0
+            down, up = 0.0, 0.0
             for i in range(len(low)):
-                part = 0 if complete else i
-                if not complete or i == 0:
-                    change = (np.float64(after[part, k]) - np.float64(before[part, k])) * edges[e]
+                change = (np.float64(after[i, k]) - np.float64(before[i, k])) * edges[e] if len(after) > 1 else 0.0
+                lower, upper = low[i, k] + change, high[i, k] + change
                 if complete:
-                    down, up = down + low[i, k], up + high[i, k]
+                    down, up = down + lower, up + upper
                 else:
-                    down, up = down + min(low[i, k] + change, 0.0), up + max(high[i, k] + change, 0.0)
-            if complete:
+                    down, up = down + min(lower, 0.0), up + max(upper, 0.0)
+            if len(after) == 1:  # the sum of all partitions, the same for every row
+                change = (np.float64(after[0, k]) - np.float64(before[0, k])) * edges[e]
                 down, up = down + change, up + change
             # not a number: costs that became infinite, and others that ceased to be
             least[e, k], largest[e, k] = -np.inf if np.isnan(down) else down, np.inf if np.isnan(up) else up

@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._kernels.cpu import sharing, short
+from gpuensemble._kernels.cpu import sharing
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-from gpuensemble._kernels.cpu.membership import assign_rows, codes_of
-from gpuensemble._kernels.cpu.short import add_short_rows, two_least
-from gpuensemble._kernels.cpu.tiles import SUMS, aligned, sums_of, tiled
+from gpuensemble._kernels.cpu.kmeans import short
+from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
+from gpuensemble._kernels.cpu.membership import codes_of
+from gpuensemble._kernels.cpu.rows import assign_rows
+from gpuensemble._kernels.cpu.tiles import aligned, tiled
+from gpuensemble._kernels.cpu.vector import prefetch
 
 SPAN = 2048  # rows that a thread takes at a time
+BLOCK = 128  # rows worked on together: their sums stay in the first cache
 ALONE = 1 << 15  # codes that a thread must have to be worth waking
 LARGEST = 3e38  # a slack that float32 holds
 NEW = 255  # the bin of a row that was never evaluated
@@ -82,7 +86,7 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
             state,
             drift,
             (counts[number], masses[number], facts[number], anew, starts),
-            (sums_of(tiles), sums_of(tiles), aligned((SUMS, shortened.table.shape[1]), np.int32)),
+            room_for(tiles, shortened),
             queue,
         )
 
@@ -90,22 +94,30 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     return counts.sum(0).reshape(-1, n_clusters), masses.sum(0), facts.sum(0)
 
 
+def room_for(tiles, shortened):
+    """Make room for sums of a block of rows: of the table and of partitions, whole and in units."""
+    whole, short = (BLOCK, tiles.shape[2]), (BLOCK, shortened.table.shape[1])
+    return *(aligned(whole, tiles.dtype) for _ in "tp"), *(aligned(short, np.int32) for _ in "tp")
+
+
 @kernel
 def _relabel(given, tables, shortened, rows, state, drift, counting, room, queue):
     codes, hole, offsets = given
     tiles, parts, n_clusters = tables
     n, anew = len(codes), counting[3]
-    chosen, unsure, places = np.empty(SUMS, np.intp), np.empty(SUMS, np.intp), np.empty(SUMS, np.intp)
-    weights, best, margin = np.empty(SUMS, tiles.dtype), np.empty(SUMS, np.int32), np.empty(SUMS)
-    found = np.empty(SUMS, np.int32), np.empty(SUMS, tiles.dtype), np.empty(SUMS, tiles.dtype)
-    old = np.empty(SUMS, np.int32)
+    chosen, unsure, places = np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp)
+    weights, best, margin = np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, np.int32), np.empty(BLOCK)
+    found = np.empty(BLOCK, np.int32), np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, tiles.dtype)
+    old = np.empty(BLOCK, np.int32)
     first = sharing.next_span(queue, SPAN)
     while first < n:
-        for block in range(first, min(n, first + SPAN), SUMS):
-            stop = min(n, block + SUMS)
+        for block in range(first, min(n, first + SPAN), BLOCK):
+            stop = min(n, block + BLOCK)
             m = _choose(state, drift, block, stop, chosen)
+            for j in range(m):
+                prefetch(codes, chosen[j])
             _weigh(given, rows, state.bins, drift.edges, chosen, m, weights)
-            left = _screen(given, shortened, state.bins, drift, chosen, m, weights, best, margin, places, room[2])
+            left = _screen(given, shortened, state.bins, drift, chosen, m, weights, best, margin, places, room[2:])
             for j in range(left):
                 unsure[j], weights[j] = chosen[places[j]], weights[places[j]]
             if left:
@@ -181,21 +193,26 @@ def _degrees(given, rows, chosen, m):
 
 
 @inner
-def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, places, total):
+def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, places, totals):
     """Find labels and margins by the table in 16 bits; list the places of rows that it leaves open, and count them."""
     codes, hole, offsets = given
-    table, base, parts, bits, unit, error = shortened
+    table, of_parts, base, parts, bits, unit, ratio, error, part_error = shortened
+    total, total_of_parts = totals
     if len(table) == 0:
         for j in range(m):
             places[j] = j
         return m
     for j in range(m):
         add_short_rows(total, j, table, codes, chosen[j], offsets, hole)
+    if len(of_parts) > 1:
+        for j in range(m):
+            add_short_parts(total_of_parts, j, of_parts, codes, chosen[j], hole)
     left, last, rounding = 0, (1 << bits) - 1, drift.rounding
     for j in range(m):
-        least, second = two_least(total, j, base, parts, np.float32(weights[j]), bits)
+        weight = np.float32(weights[j])
+        least, second = two_least(total, j, base, parts, weight, bits, total_of_parts, np.float32(ratio), hole)
         best[j] = least & last
-        margin[j] = ((second >> bits) - (least >> bits) - error) * unit
+        margin[j] = ((second >> bits) - (least >> bits) - (error + weights[j] * part_error)) * unit
         places[left] = j
         left += not margin[j] > rounding[bins[chosen[j]]]
     return left

@@ -1,0 +1,256 @@
+"""Tables of costs in 16 bits decide most rows with certainty, at a fraction of the loads.
+
+An entry is rounded to a whole number of units, less the middle of its partition's column, so that 8 of them add up in
+16 bits. A sum over r partitions is then wrong by r / 2 units at most, and the difference of two sums by r: a row whose
+two cheapest clusters differ by more is decided. A row of the table has one cache line for up to 32 clusters, where
+float64 has eight.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+
+from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded
+from gpuensemble._kernels.cpu.vector import FIRST, WORD, generator, intrinsic, typed
+
+TOGETHER = 8  # entries that add up in 16 bits
+LEVELS = 4095  # of an entry on either side of the middle: TOGETHER of them are less than 2**15
+WIDTH = WIDEST * LINE // 2  # clusters at most
+INT = ir.IntType(32)
+
+
+class Short(NamedTuple):
+    """This holds a table of costs in 16 bits; without a row it decides nothing."""
+
+    table: Any  # C + 1 rows of whole cache lines, int16; the last one is 0, for holes
+    of_parts: Any  # r + 1 such rows, of the costs of partitions, in units of `ratio` units; 1 if these are one for all
+    base: Any  # 1 row of float32, in units: what the table leaves out of each cluster's cost
+    parts: Any  # 1 row of float32, in units: the factor of a row's weight
+    bits: int  # that the number of a cluster takes
+    unit: float
+    ratio: float
+    error: float  # in units: by how much a difference of costs can be wrong, and, for each unit of a row's weight,
+    part_error: float  # by how much more
+
+
+def none() -> Short:
+    """Return a table that decides nothing."""
+    tables = (aligned((n_rows, LINE // 2), np.int16) for n_rows in (0, 1))
+    return Short(*tables, *(aligned((1, LINE // 2), np.float32) for _ in "bp"), 5, 1.0, 0.0, 0.0, 0.0)
+
+
+def shortened(table: Any, per_partition: Any, offsets: Any, complete: bool, heaviest: float) -> Short:
+    """Round a table of costs to 16 bits, where the costs allow it; `heaviest` is the largest weight of a row."""
+    n_columns, n_clusters = table.shape
+    if n_clusters > WIDTH:
+        return none()
+    summed, width = len(per_partition) == 1, padded(n_clusters, np.int16)
+    bits = (width - 1).bit_length()
+    short = aligned((n_columns + 1, width), np.int16)
+    base, parts = (aligned((1, width), np.float32) for _ in "bp")
+    middle = np.empty((len(offsets) - 1, n_clusters))
+    unit = _middles(table, offsets, complete, middle)
+    of_parts, ratio = aligned((1, width), np.int16), 0.0
+    if not summed:
+        of_parts, ratio = _of_parts(per_partition, width, unit)
+    largest = _bases(per_partition, middle, complete, unit, heaviest, base, parts)
+    largest += heaviest * ratio * len(middle) * LEVELS
+    room = 2.0 ** (30 - bits)
+    # a cost and a number must share 32 bits
+    if not (math.isfinite(unit) and largest + len(middle) * LEVELS < room / 2):
+        return none()
+    base[0, n_clusters:] = room / 2
+    _round(table, middle, offsets, unit, short)
+    # the sums of entries, what is cut off costs when they become integers, and the rounding of float32
+    error = len(middle) + 2 + largest * 2.0**-20
+    return Short(short, of_parts, base, parts, bits, unit, ratio, error, len(middle) * ratio)
+
+
+def _of_parts(per_partition: Any, width: int, unit: float) -> tuple[Any, float]:
+    """Round the costs of partitions to 16 bits, and return their unit in units of the table, too."""
+    r, n_clusters = per_partition.shape
+    starts, middle = np.arange(r + 1, dtype=np.int32), np.empty((r, n_clusters))
+    own, short = _middles(per_partition, starts, False, middle), aligned((r + 1, width), np.int16)
+    _round(per_partition, middle, starts, own, short)
+    return short, own / unit
+
+
+@kernel
+def _middles(table, offsets, complete, middle):
+    """Find the middle of each partition and cluster, and return the unit, which is infinite if an entry is.
+
+    With holes a partition may be left out; what is taken off its entries must then be the same for all clusters.
+    """
+    n_clusters = table.shape[1]
+    low, high, widest = np.empty(n_clusters), np.empty(n_clusters), 0.0
+    for i in range(len(middle)):
+        low[:], high[:] = np.inf, -np.inf
+        for c in range(offsets[i], offsets[i + 1]):
+            for k in range(n_clusters):
+                entry = np.float64(table[c, k])
+                low[k], high[k] = min(low[k], entry), max(high[k], entry)
+        if not complete:
+            low[:], high[:] = low.min(), high.max()
+        for k in range(n_clusters):
+            middle[i, k] = (low[k] + high[k]) / 2
+            widest = max(widest, high[k] - low[k])
+    return max(widest / (2 * LEVELS), 1e-290)
+
+
+@kernel
+def _bases(per_partition, middle, complete, unit, heaviest, base, parts):
+    """Find what the table leaves out of the costs, in units; return how large that can be."""
+    n_clusters, mean = middle.shape[1], middle.sum() / middle.shape[1]
+    largest, largest_part = 0.0, 0.0
+    for k in range(n_clusters):
+        base[0, k] = (middle[:, k].sum() - mean) / unit if complete else 0.0
+        parts[0, k] = np.float64(per_partition[0, k]) / unit if len(per_partition) == 1 else 0.0
+        largest, largest_part = max(largest, abs(base[0, k])), max(largest_part, abs(parts[0, k]))
+    return largest + heaviest * largest_part
+
+
+@kernel
+def _round(table, middle, offsets, unit, short):
+    for i in range(len(offsets) - 1):
+        for c in range(offsets[i], offsets[i + 1]):
+            for k in range(table.shape[1]):
+                short[c, k] = np.rint((table[c, k] - middle[i, k]) / unit)
+
+
+@intrinsic
+def add_short_rows(typing, total, y, table, codes, x, offsets, hole):
+    """Do total[y] = the sum over i of table[offsets[i] + codes[x, i]], in 32 bits; a hole is the last row."""
+    signed, holes = codes.dtype.signed, not isinstance(hole, types.NoneType)
+
+    def body(emit, total, y, table, codes, x, offsets, hole):
+        b, code = emit.builder, _code(emit, codes, x, signed)
+
+        def column(i):
+            found = b.add(code(i), emit.word(emit.entry(offsets, i)))
+            if not holes:
+                return found
+            return b.select(b.icmp_signed("==", code(i), hole), emit.word(emit.entry(offsets, codes.length)), found)
+
+        _sum_rows(emit, total, y, table, column, codes.length)
+
+    return typed(types.void, total, y, table, codes, x, offsets, hole), generator(body)
+
+
+@intrinsic
+def add_short_parts(typing, total, y, table, codes, x, hole):
+    """Do total[y] = the sum over i of table[i], in 32 bits; a hole is the last row. Without holes nothing is done."""
+    signed, holes = codes.dtype.signed, not isinstance(hole, types.NoneType)
+
+    def body(emit, total, y, table, codes, x, hole):
+        b, code = emit.builder, _code(emit, codes, x, signed)
+        if not holes:
+            return
+
+        def column(i):
+            return b.select(b.icmp_signed("==", code(i), hole), codes.length, i)
+
+        _sum_rows(emit, total, y, table, column, codes.length)
+
+    return typed(types.void, total, y, table, codes, x, hole), generator(body)
+
+
+def _code(emit, codes, x, signed):
+    """Return a function that loads codes[x, i] as a word."""
+    b = emit.builder
+    row = b.gep(codes.data, [b.mul(x, codes.length)])
+
+    def code(i):
+        found = b.load(b.gep(row, [i]))
+        return b.sext(found, WORD) if signed else b.zext(found, WORD)
+
+    return code
+
+
+def _sum_rows(emit, total, y, table, column, r):
+    """Emit total[y] = the sum of table[column(i)] for i < r: TOGETHER of them in 16 bits, these in 32."""
+    b = emit.builder
+
+    def of_width(width):
+        def several(first, n):
+            sums = [ir.Constant(table.line, [0] * table.line.count)] * width
+            for d in range(n):
+                entries = emit.load(table, column(b.add(first, ir.Constant(WORD, d))), width)
+                sums = [b.add(s, v) for s, v in zip(sums, entries, strict=True)]
+            return [half for s in sums for half in _widened(emit, s)]
+
+        def some(n, begin):
+            def one(j, sums):
+                first = b.add(begin, b.mul(j, ir.Constant(WORD, n)))
+                return [b.add(s, v) for s, v in zip(sums, several(first, n), strict=True)]
+
+            return one
+
+        whole = b.udiv(r, ir.Constant(WORD, TOGETHER))
+        wide = ir.VectorType(INT, table.line.count // 2)
+        sums = emit.loop(whole, [ir.Constant(wide, [0] * wide.count)] * (2 * width), some(TOGETHER, FIRST))
+        begin = b.mul(whole, ir.Constant(WORD, TOGETHER))
+        emit.store(total, y, emit.loop(b.sub(r, begin), sums, some(1, begin)))
+
+    emit.by_width(emit.lines(table), of_width)
+
+
+def _widened(emit, short):
+    """Return both halves of a vector of 16-bit integers, in 32 bits."""
+    b, count = emit.builder, short.type.count // 2
+    halves = ([*range(first, first + count)] for first in (0, count))
+    masks = (ir.Constant(ir.VectorType(INT, count), lanes) for lanes in halves)
+    undefined = ir.Constant(short.type, ir.Undefined)
+    return [b.sext(b.shuffle_vector(short, undefined, mask), ir.VectorType(INT, count)) for mask in masks]
+
+
+@intrinsic
+def two_least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole):
+    """Return the two least costs total[y] + base + weight * parts, with the numbers of their clusters as last bits.
+
+    With holes ratio * of_parts[y] is added to the parts.
+    """
+    holes = not isinstance(hole, types.NoneType)
+
+    def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole):
+        b, line = emit.builder, total.line
+        shift, weights = emit.repeat(b.trunc(bits, INT), line), emit.repeat(weight, base.line)
+
+        def lesser(one, two):
+            return b.select(b.icmp_signed("<", one, two), one, two)
+
+        def greater(one, two):
+            return b.select(b.icmp_signed("<", one, two), two, one)
+
+        def one(at, state):
+            least, second = state
+            sums, left_out, factor = (emit.load(*of, 1, at)[0] for of in ((total, y), (base, FIRST), (parts, FIRST)))
+            if holes:
+                own = b.sitofp(emit.load(of_parts, y, 1, at)[0], base.line)
+                factor = b.fadd(factor, b.fmul(emit.repeat(ratio, base.line), own))
+            cost = b.add(sums, b.fptosi(b.fadd(left_out, b.fmul(weights, factor)), line))
+            first = b.trunc(b.mul(at, ir.Constant(WORD, line.count)), INT)
+            number = b.add(emit.repeat(first, line), ir.Constant(line, list(range(line.count))))
+            key = b.or_(b.shl(cost, shift), number)
+            return [lesser(least, key), lesser(second, greater(least, key))]
+
+        largest = ir.Constant(line, [2**31 - 1] * line.count)
+        least, second = emit.loop(emit.lines(total), [largest, largest], one)
+        while least.type.count > 1:
+            half = least.type.count // 2
+            low, high = ([*range(first, first + half)] for first in (0, half))
+            masks = [ir.Constant(ir.VectorType(INT, half), lanes) for lanes in (low, high)]
+            undefined = ir.Constant(least.type, ir.Undefined)
+            (one_least, two_least), (one_second, two_second) = (
+                [b.shuffle_vector(state, undefined, mask) for mask in masks] for state in (least, second)
+            )
+            second = lesser(greater(one_least, two_least), lesser(one_second, two_second))
+            least = lesser(one_least, two_least)
+        zero = ir.Constant(INT, 0)
+        return b.extract_element(least, zero), b.extract_element(second, zero)
+
+    result = types.UniTuple(types.int32, 2)
+    return typed(result, total, y, base, parts, weight, bits, of_parts, ratio, hole), generator(body)
