@@ -10,6 +10,7 @@ import scipy.fft
 
 from gpuensemble._array import checks, threads
 from gpuensemble._array.devices import Array, device_of, namespace
+from gpuensemble._linear import stacks
 
 
 def fourier(name: str, x: Array, axis: int, overwrite: bool = False, **options: Any) -> Array:
@@ -80,17 +81,17 @@ def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
     """
     x = _tensor(x, "x", axis)
     xp, n3, is_real = namespace(x), x.shape[axis], x.dtype.kind != "c"
-    u, sigma, vh = xp.linalg.svd(slices(x, axis), full_matrices=False)
+    u, sigma, vh = stacks.svd(slices(x, axis))
     s = sigma[:, None, :] * xp.eye(sigma.shape[1], dtype=u.dtype)
-    u, s, v = (unsliced(part, axis, n3, is_real) for part in (u, s, vh.conj().swapaxes(1, 2)))
+    u, s, v = (unsliced(part, axis, n3, is_real) for part in (u, s, stacks.adjoint(vh)))
     return u, s, v
 
 
 def tensor_nuclear_norm(x: Any, axis: int = -1) -> Array:
     """Return the tensor nuclear norm of `x`: the mean nuclear norm of all Fourier slices along `axis`, a 0-d array."""
     x = _tensor(x, "x", axis)
-    xp, n3 = namespace(x), x.shape[axis]
-    norms = xp.linalg.svd(slices(x, axis), compute_uv=False).sum(1)
+    n3 = x.shape[axis]
+    norms = stacks.singular_values(slices(x, axis)).sum(1)
     if x.dtype.kind != "c":  # the slices between the first and the middle one stand for two
         norms[1 : (n3 + 1) // 2] *= 2
     return norms.sum() / n3

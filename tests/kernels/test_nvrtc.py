@@ -53,7 +53,9 @@ def covering_instantiations():
 
 LTA = tuple(f"lta_update<{kind}>" for kind in FLOATS)
 PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for kind in FLOATS)
+JACOBI = tuple(f"orthogonalise<{kind}, {parts}>" for kind in FLOATS for parts in (1, 2))
 COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
+COVERING |= {"jacobi.cu": JACOBI}
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
 
 
