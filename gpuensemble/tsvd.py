@@ -81,10 +81,23 @@ def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
     """
     x = _tensor(x, "x", axis)
     xp, n3, is_real = namespace(x), x.shape[axis], x.dtype.kind != "c"
-    u, sigma, vh = stacks.svd(slices(x, axis))
+    u, sigma, vh = _half(slices(x, axis), n3) if is_real else stacks.svd(slices(x, axis))
     s = sigma[:, None, :] * xp.eye(sigma.shape[1], dtype=u.dtype)
     u, s, v = (unsliced(part, axis, n3, is_real) for part in (u, s, stacks.adjoint(vh)))
     return u, s, v
+
+
+def _half(spectrum: Array, n3: int) -> tuple[Array, ...]:
+    """Decompose the slices of a real tensor.
+
+    The first is real, and the middle one of an even number: they are decomposed as such, for factors that are real.
+    """
+    xp, last = namespace(spectrum), (n3 + 1) // 2
+    u, sigma, vh = stacks.svd(xp.concatenate([spectrum[:1], spectrum[last:]]).real)
+    if last == 1:
+        return u + 0j, sigma, vh + 0j
+    others = stacks.svd(spectrum[1:last])
+    return tuple(xp.concatenate([a[:1], b, a[1:]]) for a, b in zip((u, sigma, vh), others, strict=True))
 
 
 def tensor_nuclear_norm(x: Any, axis: int = -1) -> Array:

@@ -16,7 +16,7 @@ from gpuensemble._kernels.cuda import slices as cuda_slices
 
 ENTRIES = 1 << 24  # of the Gram matrices of one call at most: cuSOLVER counts its workspace in 32 bits
 MATRICES = 1 << 18  # of one call at most, for the same reason
-TRUSTED = 1000  # eps, by which the eigenvectors of a library may miss before they are thrown away
+TRUSTED = 100  # eps, times the root of n: what the eigenvectors of a library may miss by before they are thrown away
 NOISE = 8  # eps, times the largest singular value: a row that is not longer counts as zero
 
 
@@ -61,7 +61,7 @@ def bases(x: Array) -> Bases:
     identity = xp.eye(x.shape[1], dtype=x.dtype)
     largest = xp.where(squares[:, -1] > 0, squares[:, -1], 1)
     error = _norms(gram @ vectors - vectors * squares[:, None, :]) / largest + _norms(turns @ vectors - identity)
-    good = error <= TRUSTED * eps  # NaN is not
+    good = error <= TRUSTED * x.shape[1] ** 0.5 * eps  # NaN is not
     return Bases(sigma, xp.where(good[:, None, None], turns, identity), xp.where(good, error, xp.inf))
 
 

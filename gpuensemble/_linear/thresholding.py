@@ -78,13 +78,13 @@ def by_products(x: Array, tau: float, weights: Array | None) -> Array:
 def _shrunken(x: Array, limits: Array) -> Array:
     """Return R' diag((1 - limit / sigma)_+) R X for each X of a stack, with no more rows than columns.
 
-    An error of the Gram matrix, relative to sigma_1^2, moves sigma by sigma_1 / sigma times as much, relative to
+    An error of the Gram matrix, relative to sigma_1^2, moves sigma by sigma_1 / (2 sigma) times as much, relative to
     sigma_1. Where that may be more than ACCURACY, and the limit of sigma is as small, a device makes the rows of R X
     orthogonal, and the CPU an SVD. A device is given the whole stack, and is not waited for.
     """
     xp, name = namespace(x), limits.dtype.name
     sigma, turns, error = stacks.bases(x)
-    care = xp.maximum(error / ACCURACY[name], CARE[name]).astype(limits.dtype)[:, None]
+    care = xp.maximum(error / (2 * ACCURACY[name]), CARE[name]).astype(limits.dtype)[:, None]
     unsure = ~(xp.maximum(sigma, limits[::-1]) >= care * sigma[:, -1:]).all(1)  # NaN is unsure
     if device_of(x) == "cpu":
         out = _factors(sigma, turns, limits[::-1]) @ x
