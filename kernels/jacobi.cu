@@ -14,7 +14,7 @@
 
 typedef long long int64;
 
-constexpr int WARPS = 8;    // of a block
+constexpr int WARPS = 16;   // of a block at most
 constexpr int SWEEPS = 30;  // at most; from eigenvectors 2 to 5 are made
 
 // One number: real, or with PARTS = 2 real and imaginary part.
@@ -80,8 +80,8 @@ __device__ void turn(Number<T, PARTS>* x, Number<T, PARTS>* y, int64 length, T h
 
 // data: n_slices matrices of n_rows x length numbers, the rows to make orthogonal; turns: n_slices matrices n_rows x n_rows,
 // whose rows are turned with them; a slice is left alone if wanted[f] is 0. Two rows are orthogonal if the cosine between them
-// is at most `tolerance`; a row counts as zero if its length is at most `noise` times the longest one's. Blocks have WARPS
-// warps, and a slice each.
+// is at most `tolerance`; a row counts as zero if its length is at most `noise` times the longest one's. Blocks have whole
+// warps, WARPS at most, and a slice each; a warp for each pair of a lap is best.
 //
 // Bytes per sweep of a slice: n_rows^2 / 2 pairs read 2 rows, and a pair that is turned writes them, and reads and writes 2
 // rows of `turns`. From eigenvectors a slice of 40 x 40 in double has 25 KB with its turns, one of 100 x 100 160 KB: the
@@ -92,25 +92,25 @@ __global__ void orthogonalise(T* data, T* turns, const unsigned char* wanted, in
                               double tolerance, double noise) {
     __shared__ double longest_of[WARPS];
     __shared__ int turned_by[WARPS];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, size = n_rows + n_rows % 2;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32, size = n_rows + n_rows % 2;
     for (int64 f = blockIdx.x; f < n_slices; f += gridDim.x) {
         Number<T, PARTS>* rows = reinterpret_cast<Number<T, PARTS>*>(data) + f * n_rows * length;
         Number<T, PARTS>* with = reinterpret_cast<Number<T, PARTS>*>(turns) + f * n_rows * n_rows;
         bool turned = wanted[f];
         for (int sweep = 0; sweep < SWEEPS && turned; ++sweep) {
             double longest = 0;
-            for (int i = warp; i < n_rows; i += WARPS) {
+            for (int i = warp; i < n_rows; i += warps) {
                 const double square = products(rows + i * length, rows + i * length, length).xx;
                 if (square > longest) longest = square;
             }
             if (lane == 0) longest_of[warp] = longest;
             __syncthreads();
-            for (int other = 0; other < WARPS; ++other)
+            for (int other = 0; other < warps; ++other)
                 if (longest_of[other] > longest) longest = longest_of[other];
             const double floor = noise * noise * longest;
             bool mine = false;
             for (int lap = 0; lap < size - 1; ++lap) {
-                for (int k = warp; k < size / 2; k += WARPS) {
+                for (int k = warp; k < size / 2; k += warps) {
                     const int one = (lap + k) % (size - 1);
                     const int two = k ? (lap - k + size - 1) % (size - 1) : size - 1;
                     const int p = one < two ? one : two, q = one < two ? two : one;
@@ -136,7 +136,7 @@ __global__ void orthogonalise(T* data, T* turns, const unsigned char* wanted, in
             if (lane == 0) turned_by[warp] = mine;
             __syncthreads();
             turned = false;
-            for (int other = 0; other < WARPS; ++other) turned |= turned_by[other] != 0;
+            for (int other = 0; other < warps; ++other) turned |= turned_by[other] != 0;
         }
     }
 }

@@ -246,7 +246,7 @@ def run_orthogonalise(kernel, shape, dtype):
     cpu_slices.orthogonalise(expected, turned, wanted, 1e-5, 1e-4)
     sizes = (np.int64(shape[0]), np.int32(shape[1]), np.int64(shape[2]))
     real = data.real.dtype
-    kernel((2,), (256,), (data.view(real), turns.view(real), wanted, *sizes, np.float64(1e-5), np.float64(1e-4)))
+    kernel((2,), (64,), (data.view(real), turns.view(real), wanted, *sizes, np.float64(1e-5), np.float64(1e-4)))
     return [(data, expected), (turns, turned)]
 
 
@@ -569,8 +569,8 @@ MUTANTS = [
     (
         "race",
         "orthogonalise",
-        "__syncthreads();\n            for (int other = 0; other < WARPS; ++other)\n                if",
-        "for (int other = 0; other < WARPS; ++other) if",
+        "__syncthreads();\n            for (int other = 0; other < warps; ++other)\n                if",
+        "for (int other = 0; other < warps; ++other) if",
     ),
     ("race", "orthogonalise", "__syncthreads();\n            }\n            if (lane == 0)", "}\n if (lane == 0)"),
     ("race", "orthogonalise", "__syncthreads();\n            turned = false;", "turned = false;"),
@@ -583,11 +583,11 @@ MUTANTS = [
     ("out of bounds", "orthogonalise", "f < n_slices", "f <= n_slices"),
     ("wrong result", "orthogonalise", "bool turned = wanted[f]", "bool turned = true"),
     ("out of bounds", "orthogonalise", "if (q >= n_rows) continue;", ""),
-    ("race", "orthogonalise", "k < size / 2; k += WARPS", "k < size / 2; k += 1"),
+    ("race", "orthogonalise", "k < size / 2; k += warps", "k < size / 2; k += 1"),
     ("wrong result", "orthogonalise", "(lap + k) % (size - 1)", "(lap + k) % size"),
     ("wrong result", "orthogonalise", "lap < size - 1", "lap < size - 2"),
     ("wrong result", "orthogonalise", "sweep < SWEEPS && turned", "sweep < 1 && turned"),
-    ("out of bounds", "orthogonalise", "i < n_rows; i += WARPS", "i <= n_rows; i += WARPS"),
+    ("out of bounds", "orthogonalise", "i < n_rows; i += warps", "i <= n_rows; i += warps"),
     # the products
     (
         "out of bounds",

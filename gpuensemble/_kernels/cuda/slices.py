@@ -5,7 +5,7 @@ import numpy as np
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 THREADS = 128  # of a block: THREADS of slices.cu
-WARPS = 8  # of a block: WARPS of jacobi.cu
+WARPS = 16  # of a block at most: WARPS of jacobi.cu
 
 
 def shrink_slices(flat, layout, tau, weights):
@@ -24,4 +24,4 @@ def orthogonalise(rows, turns, wanted, tolerance, noise):
     kernel = function(f"orthogonalise<{TYPE[real.name]}, {parts}>", "jacobi.cu")
     sizes = np.int64(n_slices), np.int32(n_rows), np.int64(length)
     arguments = (rows.view(real), turns.view(real), wanted, *sizes, np.float64(tolerance), np.float64(noise))
-    kernel((grid(n_slices),), (32 * WARPS,), arguments)
+    kernel((grid(n_slices),), (32 * min(WARPS, (n_rows + 1) // 2),), arguments)
