@@ -10,7 +10,7 @@ from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 
 LANES = 32  # sums that run side by side, as the lanes of a warp do; added up at the end
-SWEEPS = 30  # over all pairs of rows at most
+SWEEPS = 100  # over all pairs of rows at most
 INLINE = 1 << 14  # fewer numbers than this are not worth a second thread
 
 
