@@ -2,8 +2,8 @@
 
 python bench/bench_prox.py [--threads 1] [--only tensor]
 
-The cases "slices" and "matrices" are what `algorithm` of _linear/thresholding.py chooses by; "iteration" and "pair"
-show what the forms that work in place are for.
+The cases "slices" and "matrices" are what `algorithm` of _linear/thresholding.py chooses by; "stack" shows what tensors
+gain by being given together; "iteration" and "pair" show what the forms that work in place are for.
 """
 
 import harness
@@ -100,6 +100,22 @@ def matrices():
             yield harness.Case(f"matrices {batch} x {m} x {n} {dtype}", candidates, "SVD", close)
 
 
+def stacks():
+    """Many tensors: with a leading axis, and one after the other."""
+    import numpy as np
+
+    from gpuensemble import prox
+
+    rng = np.random.default_rng(5)
+    for shape in [(200, 10, 9, 3), (50, 20, 20, 4), (10, 50, 50, 12)]:
+        x, tau = rng.standard_normal(shape), 3.0
+        candidates = {
+            "leading axis": lambda x=x, tau=tau: prox.tensor_nuclear(x, tau, -3),
+            "one by one": lambda x=x, tau=tau: np.stack([prox.tensor_nuclear(one, tau, -3) for one in x]),
+        }
+        yield harness.Case(f"stack of tensors {' x '.join(map(str, shape))}", candidates, "one by one", close)
+
+
 def iteration():
     """Matrices each near the one before, whose results have low rank, as in RSEC."""
     import numpy as np
@@ -156,6 +172,7 @@ def cases():
     yield from tensor()
     yield from slices()
     yield from matrices()
+    yield from stacks()
     yield from iteration()
     yield from pairs()
 

@@ -107,7 +107,8 @@ def nuclear(x: Any, tau: float, weights: Any = None, *, check: bool = True) -> A
     """Reduce the singular values by tau, to 0 at least (singular value thresholding), the prox of the nuclear norm.
 
     The algorithm is chosen from the shape and the device (`algorithm` of _linear/thresholding.py); in float64 all of
-    them agree with LAPACK's SVD to 1e-10 of the largest singular value, in float32 to 1e-4.
+    them agree with LAPACK's SVD to 1e-10 of the largest singular value, in float32 to 1e-4. A device is given a stack
+    in a number of calls that does not grow with it.
 
     Parameters
     ----------
@@ -197,25 +198,23 @@ def tensor_nuclear(x: Any, tau: float, axis: int = -1, *, check: bool = True) ->
     unit = _unit(x) if check else 1.0
     if unit != 1:
         return tensor_nuclear(x * unit, tau * unit, axis, check=False) / unit
-    if x.ndim > 3:
-        return namespace(x).stack([tensor_nuclear(part, tau, axis, check=False) for part in x])
     return _tensor(x, tau, axis)
 
 
 def _tensor(x: Array, tau: float, axis: int) -> Array:
-    """Apply the prox to one tensor."""
+    """Apply the prox to the tensors that the last three axes are."""
     xp = namespace(x)
     front = xp.moveaxis(x, axis, 0)
-    turned = front.shape[1] < front.shape[2]  # the short side of the slices comes last
-    front = front.swapaxes(1, 2) if turned else front
-    if x.dtype.kind == "f" and front.shape[2] in thresholding.PAIRED:
+    turned = front.shape[-2] < front.shape[-1]  # the short side of the slices comes last
+    front = front.swapaxes(-2, -1) if turned else front
+    if x.ndim == 3 and x.dtype.kind == "f" and front.shape[2] in thresholding.PAIRED:
         packed = xp.ascontiguousarray(front).view(xp.result_type(x.dtype, "complex64"))
         shrunken = _shrink_packed(fourier("fft", packed, 0), tau)
         out = xp.ascontiguousarray(shrunken).view(x.dtype)  # cupy.fft returns a view with swapped axes
     else:
         spectrum = thresholding.thresholded(slices(front, 0), tau, None)
         out = unsliced(spectrum, 0, len(front), x.dtype.kind == "f")
-    return xp.moveaxis(out.swapaxes(1, 2) if turned else out, 0, axis)
+    return xp.moveaxis(out.swapaxes(-2, -1) if turned else out, 0, axis)
 
 
 def _shrink_packed(spectrum: Array, tau: float) -> Array:

@@ -1,7 +1,7 @@
 // Singular value thresholding of a batch of small slices on CUDA, in place: singular values are reduced, to 0 at least.
 //
-// gpuensemble/_kernels/cuda compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/slices.py has the same function
-// on the CPU, with the same bits: sums have a fixed shape, and every operation is rounded once (--fmad=false).
+// gpuensemble/_kernels/cuda compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/slices/shrinking.py has the
+// same function on the CPU, with the same bits: sums have a fixed shape, and every operation is rounded once (--fmad=false).
 //
 // A slice X has V rows of `length` complex numbers, V from 2 to 8. With X X' = U diag(sigma^2) U', the V x V Gram matrix
 // made diagonal by Jacobi's method (for V = 2 one rotation, which is the closed form), the result is

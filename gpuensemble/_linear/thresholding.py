@@ -3,18 +3,20 @@
 The thresholds belong to the singular values in descending order: sigma becomes (sigma - threshold)_+.
 """
 
+import math
 from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, device_of, namespace, on, to_host
 from gpuensemble._kernels.cpu import slices as cpu_slices
 from gpuensemble._kernels.cuda import slices as cuda_slices
+from gpuensemble._linear import stacks
 from gpuensemble._linear.eigen import whole
 
 SLICE_ROWS = 8  # a slice has at most so many rows
 PAIRED = (2, 4, 6, 8)  # rows of a slice that can come in pairs
-SMALL = 128  # up to this size the Gram matrices of a batch are made and used at once, by measurement
-BATCHED = 32  # up to this size CuPy's SVD is batched
+SMALL = 128  # up to this size the Gram matrices of a stack are made and used at once on the CPU, by measurement
 CARE = {"float32": 1e-2, "float64": 1e-5}  # of the largest singular value: the Gram matrix blurs smaller ones
+ACCURACY = {"float32": 1e-4, "float64": 1e-10}  # of a result, relative to the largest singular value
 
 
 class Layout(NamedTuple):
@@ -32,15 +34,14 @@ class Layout(NamedTuple):
 def algorithm(shape: tuple, kind: str, device: str) -> str:
     """Name what finds the singular values of matrices of this shape and kind of dtype, the function `by_...` below.
 
-    On a CPU it was measured (bench/bench_prox.py, "slices" and "matrices"). On a device CuPy's batched SVD is a Python
-    loop beyond 32 rows or columns, and an eigenvalue problem costs less than an SVD.
+    On a CPU it was measured (bench/bench_prox.py, "slices" and "matrices"). On a device a stack takes a fixed number of
+    calls; one matrix that is large takes the eigenvectors of its Gram matrices one after the other.
     """
-    small, large = sorted(shape[-2:])
+    small = min(shape[-2:])
     if 2 <= small <= SLICE_ROWS and (kind == "c" or device != "cpu"):
         return "slices"
-    if device == "cpu":
-        return "products" if small <= SMALL else "gram"
-    return "svd" if large <= BATCHED else "gram"
+    alone = device == "cpu" or math.prod(shape[:-2]) == 1
+    return "gram" if alone and small > SMALL else "products"
 
 
 def thresholded(x: Array, tau: float, weights: Array | None) -> Array:
@@ -50,7 +51,7 @@ def thresholded(x: Array, tau: float, weights: Array | None) -> Array:
         if x.ndim > 2:
             return namespace(x).stack([thresholded(part, tau, weights) for part in x])
         return by_gram(x, thresholds(x, tau, weights))
-    return {"slices": by_slices, "products": by_products, "svd": by_svd}[name](x, tau, weights)
+    return (by_slices if name == "slices" else by_products)(x, tau, weights)
 
 
 def thresholds(x: Array, tau: float, weights: Array | None) -> Array:
@@ -59,27 +60,48 @@ def thresholds(x: Array, tau: float, weights: Array | None) -> Array:
     return xp.full(min(x.shape[-2:]), tau, dtype) if weights is None else (tau * weights).astype(dtype)
 
 
-def by_svd(x: Array, tau: float, weights: Array | None) -> Array:
-    """Threshold by LAPACK's or cuSOLVER's SVD."""
+def by_svd(x: Array, limits: Array) -> Array:
+    """Threshold by LAPACK's SVD."""
     xp = namespace(x)
     u, sigma, v = xp.linalg.svd(x, full_matrices=False)
-    return (u * xp.maximum(sigma - thresholds(x, tau, weights), 0)[..., None, :]) @ v
+    return (u * xp.maximum(sigma - limits, 0)[..., None, :]) @ v
 
 
 def by_products(x: Array, tau: float, weights: Array | None) -> Array:
-    """Threshold by the Gram matrices of a batch at once; by the SVD where they blur a singular value that counts."""
-    if x.shape[-2] < x.shape[-1]:
-        return by_products(x.conj().swapaxes(-2, -1), tau, weights).conj().swapaxes(-2, -1)
-    xp, limits, turned = namespace(x), thresholds(x, tau, weights)[::-1], x.conj().swapaxes(-2, -1)
-    squares, vectors = xp.linalg.eigh(turned @ x)
-    sigma = xp.maximum(squares, 0) ** 0.5
-    kept = sigma > limits
+    """Threshold by the Gram matrices of a stack at once, with care where they blur a singular value that counts."""
+    if x.shape[-2] > x.shape[-1]:
+        return stacks.adjoint(by_products(stacks.adjoint(x), tau, weights))
+    limits, stack = thresholds(x, tau, weights), x.reshape(-1, *x.shape[-2:])
+    return stacks.in_parts(lambda part: _shrunken(part, limits), stack).reshape(x.shape)
+
+
+def _shrunken(x: Array, limits: Array) -> Array:
+    """Return R' diag((1 - limit / sigma)_+) R X for each X of a stack, with no more rows than columns.
+
+    An error of the Gram matrix, relative to sigma_1^2, moves sigma by sigma_1 / (2 sigma) times as much, relative to
+    sigma_1. Where that may be more than ACCURACY, and the limit of sigma is as small, a device makes the rows of R X
+    orthogonal, and the CPU an SVD. A device is given the whole stack, and is not waited for.
+    """
+    xp, name = namespace(x), limits.dtype.name
+    sigma, turns, error = stacks.bases(x)
+    care = xp.maximum(error / (2 * ACCURACY[name]), CARE[name]).astype(limits.dtype)[:, None]
+    unsure = ~(xp.maximum(sigma, limits[::-1]) >= care * sigma[:, -1:]).all(1)  # NaN is unsure
+    if device_of(x) == "cpu":
+        out = _factors(sigma, turns, limits[::-1]) @ x
+        if unsure.any():
+            out[unsure] = by_svd(x[unsure], limits)
+        return out
+    rows, turns = stacks.orthogonalised(x, turns, unsure)
+    sigma = xp.where(unsure[:, None], stacks.lengths(rows), sigma)
+    rank = xp.argsort(xp.argsort(-sigma, axis=1), axis=1)
+    return _factors(sigma, turns, limits[rank]) @ x
+
+
+def _factors(sigma: Array, turns: Array, limits: Array) -> Array:
+    """Return R' diag((1 - limit / sigma)_+) R."""
+    xp, kept = namespace(sigma), sigma > limits
     share = xp.where(kept, 1 - limits / xp.where(kept, sigma, 1), 0)
-    out = x @ ((vectors * share[..., None, :]) @ vectors.conj().swapaxes(-2, -1))
-    unsure = (xp.maximum(sigma, limits) < CARE[limits.dtype.name] * sigma[..., -1:]).any(-1)
-    if bool(unsure.any()):
-        out[unsure] = by_svd(x[unsure], tau, weights)
-    return out
+    return (stacks.adjoint(turns) * share[:, None, :]) @ turns
 
 
 def by_slices(x: Array, tau: float, weights: Array | None) -> Array:

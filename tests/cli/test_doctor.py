@@ -12,6 +12,7 @@ from gpuensemble._kernels.cuda import membership as cuda
 from gpuensemble.estimators._base.registry import methods
 
 KERNELS = ["gather_sum", "scatter_add", "assign", "count", "count_masses", "degrees", "coassociation", "shrink_slices"]
+KERNELS += ["orthogonalise"]
 
 
 @pytest.fixture

@@ -18,9 +18,11 @@ from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cpu import pairs as cpu_pairs
+from gpuensemble._kernels.cpu import slices as cpu_slices
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble._kernels.cuda import membership as cuda
 from gpuensemble._kernels.cuda import pairs as cuda_pairs
+from gpuensemble._kernels.cuda import slices as cuda_slices
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
 from gpuensemble.estimators.lta import solver
@@ -320,3 +322,64 @@ def test_shrink_slices_reads_whole_sectors(monkeypatch):
         passes = 2 if layout == "V x n" else 4  # rows apart by one number share their sectors, through the L1 cache
         assert sum(load.requested_bytes for load in loads) == 2 * x[:1].nbytes
         assert sum(load.sectors for load in loads) == passes * x[:1].nbytes // 32
+
+
+# ------------------------------------------------------------------------------------------------ orthogonal rows
+
+
+def rows(rng, shape, dtype):
+    """Random rows: of the first slice all are zero, and those of others have lengths down to 1e-12."""
+    x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    x[0] = 0
+    x[1::2] *= np.logspace(0, -12, shape[1])[:, None]
+    return (x if dtype.startswith("c") else x.real).astype(dtype)
+
+
+def assert_same_rows(device, shape, dtype):
+    """All slices but the last are worked on."""
+    x = rows(np.random.default_rng(3), shape, dtype)
+    turns = np.tile(np.eye(shape[1], dtype=dtype), (shape[0], 1, 1))
+    wanted = np.arange(shape[0]) < max(1, shape[0] - 1)
+    before, eps = x.copy(), float(np.finfo(dtype).eps)
+    on_device = tuple(device.asarray(array) for array in (x, turns, wanted))
+    cuda_slices.orthogonalise(*on_device, 8 * eps, 8 * eps)
+    cpu_slices.orthogonalise(x, turns, wanted, 8 * eps, 8 * eps)
+    check(on_device[0], x, device, exact=True)
+    check(on_device[1], turns, device, exact=True)
+    assert (x[~wanted] == before[~wanted]).all()
+    np.testing.assert_allclose(turns.conj().swapaxes(1, 2) @ x, before, atol=1000 * eps)
+    gram = abs(x @ x.conj().swapaxes(1, 2))[wanted]
+    assert (gram * (1 - np.eye(shape[1]))).max() <= 100 * eps * gram.max()
+
+
+ROWS = ("float32", "float64", "complex64", "complex128")
+
+
+@pytest.mark.parametrize("dtype", ROWS)
+@pytest.mark.parametrize("shape", [(5, 1, 3), (5, 5, 70), (3, 18, 20), (4, 7, 4)])
+def test_orthogonalise_has_the_bits_of_numba(on_cpu, shape, dtype):
+    assert_same_rows(on_cpu, shape, dtype)
+
+
+@pytest.mark.parametrize("dtype", ROWS)
+@pytest.mark.parametrize("shape", [(4, 3, 40), (4, 4, 5)])
+def test_ptx_of_orthogonalise_has_the_bits_of_numba(on_ptx, shape, dtype):
+    assert_same_rows(on_ptx, shape, dtype)
+
+
+def test_orthogonalise_reads_whole_sectors(monkeypatch):
+    launched = []
+
+    class Recorded(PtxModule):
+        def get_function(self, expression):
+            launched.append(super().get_function(expression))
+            return launched[-1]
+
+    monkeypatch.setitem(ENGINES, "PTX recorded", Recorded)
+    x = rows(np.random.default_rng(2), (1, 2, 64), "complex128") + np.ones((1, 2, 64))
+    with _installed("PTX recorded", monkeypatch) as device:
+        source._compiled.cache_clear()
+        given = (x, np.tile(np.eye(2, dtype="complex128"), (1, 1, 1)), np.ones(1, bool))
+        cuda_slices.orthogonalise(*map(device.asarray, given), 1e-15, 1e-15)
+    loads = [load for load in launched[-1].loads if load.argument_index == 0]
+    assert sum(load.sectors for load in loads) == sum(load.requested_bytes for load in loads) // 32

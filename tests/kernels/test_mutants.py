@@ -18,6 +18,7 @@ ORDERS = ("forward", "reverse")
 SOURCE = source("membership.cu")
 SOURCES = {"shrink_slices": source("slices.cu")}  # of a kernel that is not in membership.cu
 SOURCES |= {"lta_update": source("lta.cu")}
+SOURCES |= {"orthogonalise": source("jacobi.cu")}
 SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), source("pairs.cu"))
 C_TYPES = {
     "unsigned char": np.uint8,
@@ -231,6 +232,23 @@ def run_equal_values(kernel):
     return [(data, expected)]
 
 
+def run_orthogonalise(kernel, shape, dtype):
+    """Against the twin on the CPU, which test_stacks.py holds against LAPACK; the second slice is not wanted."""
+    rng = np.random.default_rng(8)
+    data = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    data[2] *= np.logspace(0, -7, shape[1])[:, None]  # some rows count as zero, the last or the first of them
+    data[3] *= np.logspace(-7, 0, shape[1])[:, None]
+    data = (data if dtype.startswith("c") else data.real).astype(dtype)
+    turns = np.tile(np.eye(shape[1], dtype=dtype), (shape[0], 1, 1))
+    wanted = np.arange(shape[0]) != 1
+    expected, turned = data.copy(), turns.copy()
+    cpu_slices.orthogonalise(expected, turned, wanted, 1e-5, 1e-4)
+    sizes = (np.int64(shape[0]), np.int32(shape[1]), np.int64(shape[2]))
+    real = data.real.dtype
+    kernel((2,), (64,), (data.view(real), turns.view(real), wanted, *sizes, np.float64(1e-5), np.float64(1e-4)))
+    return [(data, expected), (turns, turned)]
+
+
 # Sizes are chosen so that the grid is smaller than the work, no size is a multiple of the block, and the last entry of
 # every buffer is used.
 CASES = {
@@ -321,6 +339,10 @@ CASES["shrink_slices"] = {
         run_shrink_slices, layout=(5, 4, 20, 80, 20, 1, 0), tau=2.0, weighted=True, T="float"
     ),
     "shrink_slices<float, 2>": run_equal_values,
+}
+CASES["orthogonalise"] = {
+    "orthogonalise<double, 2>": partial(run_orthogonalise, shape=(5, 5, 37), dtype="complex128"),
+    "orthogonalise<float, 1>": partial(run_orthogonalise, shape=(4, 18, 21), dtype="float32"),
 }
 
 
@@ -542,6 +564,56 @@ MUTANTS = [
     ("out of bounds", "shrink_slices", "weights ? tau * weights[rank] : tau", "tau * weights[rank]"),
     ("wrong result", "shrink_slices", "1 - threshold / sigma : 0", "1 - threshold / sigma : 1"),
     ("wrong result", "shrink_slices", "im += b * c - a * d", "im += b * c + a * d"),
+    # orthogonalise: the barriers, and what the warps tell each other
+    (
+        "race",
+        "orthogonalise",
+        "__syncthreads();\n            for (int other = 0; other < warps; ++other)\n                if",
+        "for (int other = 0; other < warps; ++other) if",
+    ),
+    ("race", "orthogonalise", "__syncthreads();\n            }\n            if (lane == 0)", "}\n if (lane == 0)"),
+    ("race", "orthogonalise", "__syncthreads();\n            turned = false;", "turned = false;"),
+    ("race", "orthogonalise", "if (lane == 0) longest_of", "longest_of"),
+    ("race", "orthogonalise", "if (lane == 0) turned_by", "turned_by"),
+    ("wrong result", "orthogonalise", "longest_of[other] > longest)", "longest_of[other] < longest)"),
+    ("wrong result", "orthogonalise", "turned |= turned_by[other] != 0", "turned &= turned_by[other] != 0"),
+    # who meets whom
+    ("wrong result", "orthogonalise", "f += gridDim.x", "f += 2 * gridDim.x"),
+    ("out of bounds", "orthogonalise", "f < n_slices", "f <= n_slices"),
+    ("wrong result", "orthogonalise", "bool turned = wanted[f]", "bool turned = true"),
+    ("out of bounds", "orthogonalise", "if (q >= n_rows) continue;", ""),
+    ("race", "orthogonalise", "k < size / 2; k += warps", "k < size / 2; k += 1"),
+    ("wrong result", "orthogonalise", "(lap + k) % (size - 1)", "(lap + k) % size"),
+    ("wrong result", "orthogonalise", "lap < size - 1", "lap < size - 2"),
+    ("wrong result", "orthogonalise", "sweep < SWEEPS && turned", "sweep < 1 && turned"),
+    ("out of bounds", "orthogonalise", "i < n_rows; i += warps", "i <= n_rows; i += warps"),
+    # the products
+    (
+        "out of bounds",
+        "orthogonalise",
+        "at < length; at += 32) {\n        const Number<T, PARTS> one = x[at], two = y[at];\n        const double",
+        "at <= length; at += 32) {\n        const Number<T, PARTS> one = x[at], two = y[at];\n        const double",
+    ),
+    ("wrong result", "orthogonalise", "step > 0; step /= 2", "step > 1; step /= 2"),
+    ("wrong result", "orthogonalise", "sum.im += b * c - a * d", "sum.im += b * c + a * d"),
+    ("wrong result", "orthogonalise", "sum.yy += c * c + d * d", "sum.yy += c * c"),
+    # the rotation
+    ("wrong result", "orthogonalise", "tolerance * tolerance * of.xx", "tolerance * of.xx"),
+    ("wrong result", "orthogonalise", "noise * noise * longest", "noise * longest"),
+    ("wrong result", "orthogonalise", " && of.xx > floor", ""),
+    ("wrong result", "orthogonalise", " && of.yy > floor", ""),
+    ("wrong result", "orthogonalise", "slope < 0 ? -root : root", "root"),
+    ("wrong result", "orthogonalise", "sine * sine / (1 + cosine)", "sine * sine / cosine"),
+    (
+        "out of bounds",
+        "orthogonalise",
+        "at < length; at += 32) {\n        const Number<T, PARTS> one = x[at], two = y[at];\n        const T",
+        "at <= length; at += 32) {\n        const Number<T, PARTS> one = x[at], two = y[at];\n        const T",
+    ),
+    ("wrong result", "orthogonalise", "{v + (a * u - h * v)}", "{v + (a * u + h * v)}"),
+    ("wrong result", "orthogonalise", "h * u + (a * v - b * vi)", "h * u + (a * v + b * vi)"),
+    ("wrong result", "orthogonalise", "(a * ui - b * u) - h * vi", "(a * ui + b * u) - h * vi"),
+    ("wrong result", "orthogonalise", "turn(with + int64(p) * n_rows, with + int64(q) * n_rows, n_rows, h, a, b);", ""),
 ]
 
 

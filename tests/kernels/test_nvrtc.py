@@ -9,6 +9,7 @@ import pytest
 
 from cudasim import nvrtc
 from cudasim.ptx import PtxFunction
+from gpuensemble._kernels.cuda import slices
 from gpuensemble._kernels.cuda.source import source
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
@@ -54,7 +55,9 @@ def covering_instantiations():
 
 LTA = tuple(f"lta_update<{kind}>" for kind in FLOATS)
 PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for kind in FLOATS)
+JACOBI = tuple(f"orthogonalise<{kind}, {parts}>" for kind in FLOATS for parts in (1, 2))
 COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
+COVERING |= {"jacobi.cu": JACOBI}
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
 
 
@@ -72,6 +75,15 @@ def test_no_spills_no_stack_and_no_warnings(compiled):
         assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0), name
     assert "warning" not in compiled.log.lower()
     assert not re.search(r"\.local\b", compiled.ptx)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHS)
+def test_the_largest_block_of_orthogonalise_has_registers_enough(arch):
+    """A device has 65,536 for a block, and launches none that needs more."""
+    log = nvrtc.compile((KERNELS / "jacobi.cu").read_text(), JACOBI, arch).log
+    for kernel in nvrtc.usage(log).values():
+        assert -(-kernel.registers // 8) * 8 * 32 * slices.WARPS <= 65536
 
 
 @needs_nvrtc

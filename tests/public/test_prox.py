@@ -137,7 +137,6 @@ SPECTRA = {
     "graded": lambda k: np.logspace(0, -16, k),
 }
 PATHS = {
-    "svd": lambda x, tau: thresholding.by_svd(x, tau, None),
     "gram": lambda x, tau: thresholding.by_gram(x, thresholding.thresholds(x, tau, None)),
     "products": lambda x, tau: thresholding.by_products(x, tau, None),
     "slices": lambda x, tau: thresholding.by_slices(x, tau, None),
@@ -155,6 +154,8 @@ def matrix(spectrum, m, n, dtype):
 def test_every_path_agrees_with_lapack(xp, path, name):
     """To 1e-10 of the largest singular value in float64, as the documentation says, and to 1e-4 in float32."""
     sizes = [(8, 70), (50, 5), (30, 2)] if path == "slices" else [(48, 48), (40, 60)]
+    if xp is not np and path in ("products", "chosen"):  # a kernel that is slow to simulate; test_stacks.py has more
+        sizes = [(13, 13), (12, 20)]
     for dtype, allowed in [("float64", 1e-10), ("complex128", 1e-10), ("float32", 1e-4), ("complex64", 1e-4)]:
         for m, n in sizes:
             x = matrix(SPECTRA[name](min(m, n)), m, n, dtype).astype(dtype)
@@ -168,6 +169,7 @@ def test_every_path_agrees_with_lapack(xp, path, name):
 def test_the_gram_matrix_alone_would_not_agree(monkeypatch, path):
     """What CARE is for: without it, small singular values are wrong."""
     monkeypatch.setitem(thresholding.CARE, "float64", 0.0)
+    monkeypatch.setitem(thresholding.ACCURACY, "float64", np.inf)
     x = matrix(SPECTRA["graded"](60), 60, 60, "float64")
     assert np.linalg.norm(PATHS[path](x, 1e-9) - lapack(x, 1e-9), 2) > 1e-10
 
@@ -181,8 +183,11 @@ def test_one_function_chooses():
         ((1, 5), "c", "cpu"): "products",
         ((128, 400), "c", "cpu"): "products",
         ((129, 400), "f", "cpu"): "gram",
-        ((9, 32, 32), "f", "cuda:0"): "svd",
-        ((9, 32, 33), "f", "cuda:1"): "gram",
+        ((9, 32, 32), "f", "cuda:0"): "products",
+        ((9, 200, 300), "f", "cuda:1"): "products",
+        ((128, 400), "f", "cuda:0"): "products",
+        ((129, 400), "c", "cuda:0"): "gram",
+        ((1, 129, 400), "c", "cuda:0"): "gram",
     }
     for (shape, kind, device), name in chosen.items():
         assert thresholding.algorithm(shape, kind, device) == name

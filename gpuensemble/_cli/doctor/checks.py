@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble import generate, metrics, neighbors, prox
+from gpuensemble import generate, metrics, neighbors, prox, tsvd
 from gpuensemble._array.devices import device_of, on, to_device, to_host
 from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._kernels import products
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 def all_checks() -> list[Check]:
     """List all checks, the kernels first: what fails in them fails in the methods as well."""
-    return [*_kernel_checks(), _slices_check(), *_function_checks(), *_method_checks()]
+    return [*_kernel_checks(), _slices_check(), _stacks_check(), *_function_checks(), *_method_checks()]
 
 
 class _Data(NamedTuple):
@@ -158,6 +158,25 @@ def _slices_check() -> Check:
         return [np.fft.ifft((u * np.maximum(values - 1.5, 0)[:, None]) @ v, axis=0).real]
 
     return Check("kernel shrink_slices", shrunk, define, "NumPy", 1e-9)
+
+
+def _stacks_check() -> Check:
+    """Make a check of singular values of a stack: some are below what a Gram matrix tells, and some are 0."""
+    x = np.random.default_rng(3).standard_normal((6, 12, 14)) * np.logspace(0, -9, 14)
+    x[2:4] = x[2:4, :, :5] @ np.random.default_rng(4).standard_normal((5, 14))
+
+    def found(device: str) -> list:
+        there = to_device(x, device)
+        u, s, v = tsvd.tsvd(there, 0)
+        rebuilt = tsvd.tproduct(tsvd.tproduct(u, s, 0), tsvd.transpose(v, 0), 0)
+        return [to_host(part) for part in (prox.nuclear(there, 1e-7), rebuilt, s)]
+
+    def define() -> list:
+        u, values, v = np.linalg.svd(x, full_matrices=False)
+        diagonals = np.linalg.svd(np.fft.fft(x, axis=0), compute_uv=False)[:, None] * np.eye(12)
+        return [(u * np.maximum(values - 1e-7, 0)[:, None]) @ v, x, np.fft.ifft(diagonals, axis=0).real]
+
+    return Check("kernel orthogonalise", found, define, "NumPy", 1e-11)
 
 
 def _planted(n: int, n_clusters: int, noise: float = 0.05) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

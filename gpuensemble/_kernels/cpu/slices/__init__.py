@@ -1,0 +1,9 @@
+"""These kernels find singular values of many matrices at once.
+
+`shrinking` is the twin of kernels/slices.cu, and `jacobi` that of kernels/jacobi.cu.
+"""
+
+from gpuensemble._kernels.cpu.slices.jacobi import orthogonalise
+from gpuensemble._kernels.cpu.slices.shrinking import shrink_slices
+
+__all__ = ["orthogonalise", "shrink_slices"]
