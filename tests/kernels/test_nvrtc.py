@@ -58,7 +58,11 @@ PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for k
 JACOBI = tuple(f"orthogonalise<{kind}, {parts}>" for kind in FLOATS for parts in (1, 2))
 COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
 COVERING |= {"jacobi.cu": JACOBI}
-ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
+PRICING = tuple(f"{name}<{kind}>" for name in ("price", "add_up", "changes", "round_off", "bound") for kind in FLOATS)
+COVERING |= {"pricing.cu": (*PRICING, "take")}
+RELABEL = tuple(f"relabel<{kind}, {code}, {group}>" for kind in FLOATS for code in CODES for group in GROUPS)
+COVERING |= {"relabel.cu": RELABEL[::5]}
+ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES, "relabel.cu": RELABEL}
 
 
 @pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)

@@ -35,12 +35,18 @@ class Costs(Protocol):
     identity: int
     widths: Any
     dtype: str
-    sizes: Any  # the degree of a row is the sum of these over its clusters, less its last `shift` bits; None: no degree
-    shift: int
 
     @property
     def scale(self) -> float:
         """Return the factor that tables and constants are multiplied by."""
+
+    @property
+    def sizes(self) -> Any:
+        """Return what a row's degree is the sum of over its clusters, less the last `shift` bits; None: no degree."""
+
+    @property
+    def shift(self) -> int:
+        """Return how many bits degrees lose."""
 
     @property
     def counts_weight(self) -> bool:
@@ -196,7 +202,7 @@ class KCCCosts(Lasting):
 
 
 def _priced(
-    costs: Costs, kind: str, statistics: Statistics, columns: tuple, unit: float, summed: bool, total: float
+    costs: Any, kind: str, statistics: Statistics, columns: tuple, unit: float, summed: bool, total: float
 ) -> Priced:
     """Make tables and objective by a kernel; `columns` are mu_i e_c and e_c of each column, and mu_i."""
     device, widths, dtype, scale = device_of(statistics.counts), costs.widths, costs.dtype, costs.scale
@@ -216,7 +222,7 @@ def _priced(
     return Priced(CostTables(*tables), facts)
 
 
-def offsets_on(device: str, costs: Costs) -> Array:
+def offsets_on(device: str, costs: Any) -> Array:
     """Return the first column of each partition, then C, on a device."""
     return shared_on(device, costs, lambda: to_device(checks.offsets(costs.widths), device), "offsets")
 

@@ -203,7 +203,7 @@ def step(block: Block, costs: Costs, before: Any, after: ByCosts, drift: Drift, 
     return counts, masses if rows.n_masses else None, facts, len(m.codes)
 
 
-def _row_facts(block: Block, costs: Costs) -> kmeans.RowFacts:
+def _row_facts(block: Block, costs: Any) -> kmeans.RowFacts:
     """Return what `relabel` needs of the rows; where it is not kept, degrees come from the sizes of clusters."""
     m, xp = block.m, namespace(block.m.codes)
     multiplicity = xp.ones(1, "int64") if block.multiplicity is None else block.multiplicity

@@ -39,8 +39,9 @@ class Short(NamedTuple):
 
 def none() -> Short:
     """Return a table that decides nothing."""
-    tables = (aligned((n_rows, LINE // 2), np.int16) for n_rows in (0, 1))
-    return Short(*tables, *(aligned((1, LINE // 2), np.float32) for _ in "bp"), 5, 1.0, 0.0, 0.0, 0.0)
+    table, of_parts = (aligned((n_rows, LINE // 2), np.int16) for n_rows in (0, 1))
+    base, parts = (aligned((1, LINE // 2), np.float32) for _ in "bp")
+    return Short(table, of_parts, base, parts, 5, 1.0, 0.0, 0.0, 0.0)
 
 
 def shortened(table: Any, per_partition: Any, offsets: Any, complete: bool, heaviest: float) -> Short:
