@@ -53,7 +53,11 @@ def covering_instantiations():
 
 LTA = tuple(f"lta_update<{kind}>" for kind in FLOATS)
 PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for kind in FLOATS)
+BATCHES = tuple(
+    f"{name}<{kind}>" for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse") for kind in FLOATS
+)
 COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
+COVERING |= {"batches.cu": (*BATCHES, "judge")}
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
 
 
