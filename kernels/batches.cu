@@ -1,9 +1,9 @@
 // Lloyd's step over features on CUDA, for several sets of centres side by side: B partitions of the same rows.
 //
-// gpuensemble/_kernels/cuda/batches.py compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/batches.py
-// has the same functions on the CPU, with the same bits: every operation is rounded once (--fmad=false), in the same order.
-// Every loop is a grid-stride loop: any grid gives the same result, and so does any order of the threads, because what
-// several threads add to is an integer.
+// gpuensemble/_kernels/cuda/batches.py compiles this file with NVRTC and launches it;
+// gpuensemble/_kernels/cpu/features/batches.py has the same functions on the CPU, with the same bits: every operation is
+// rounded once (--fmad=false), in the same order. Every loop is a grid-stride loop: any grid gives the same result, and so
+// does any order of the threads, because what several of them add to is an integer.
 //
 // Arguments that several kernels have:
 //   starts   B + 1: set b owns the centres starts[b] .. starts[b + 1] - 1, C in all

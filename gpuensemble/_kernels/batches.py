@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of
-from gpuensemble._kernels.cpu import batches as cpu
+from gpuensemble._kernels.cpu.features import batches as cpu
 from gpuensemble._kernels.cuda import batches as cuda
 
 

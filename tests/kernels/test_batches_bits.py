@@ -11,7 +11,7 @@ from cudasim import nvrtc, standin
 from cudasim.ptx import PtxModule
 from cudasim.shim import ShimModule, gxx
 from gpuensemble._array.csr import Csr, matrix
-from gpuensemble._kernels.cpu import batches as cpu
+from gpuensemble._kernels.cpu.features import batches as cpu
 from gpuensemble._kernels.cuda import batches as cuda
 from gpuensemble._kernels.cuda import source
 from support import check

@@ -8,7 +8,7 @@ from cudasim.tally import counted
 from gpuensemble import generate
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
-from gpuensemble._kernels.cpu import batches as cpu
+from gpuensemble._kernels.cpu.features import batches as cpu
 from gpuensemble._kmeans.features import batches, distances, lloyd
 from support import check
 

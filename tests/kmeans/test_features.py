@@ -10,10 +10,10 @@ from sklearn.cluster import KMeans as Peer
 
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
-from gpuensemble._kernels.cpu import batches as cpu_batches
-from gpuensemble._kernels.cpu import features as cpu_features
-from gpuensemble._kernels.cpu import lloyd as cpu_lloyd
 from gpuensemble._kernels.cpu import tiles, vector
+from gpuensemble._kernels.cpu.features import batches as cpu_batches
+from gpuensemble._kernels.cpu.features import lloyd as cpu_lloyd
+from gpuensemble._kernels.cpu.features import steps as cpu_features
 from gpuensemble._kmeans.features import batches
 from gpuensemble._kmeans.features import distances as measures
 from gpuensemble._kmeans.features import lloyd as features

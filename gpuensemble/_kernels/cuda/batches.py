@@ -1,4 +1,4 @@
-"""This launches kernels/batches.cu, with the names, the arguments and the bits of cpu/batches.py."""
+"""This launches kernels/batches.cu, with the names, the arguments and the bits of cpu/features/batches.py."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ WARPS = THREADS // 32
 
 
 def csr_scores(matrix, begin, table, add, out):
-    """Set out = rows begin .. of a `Csr` @ table, or += the same if `add`; see cpu/batches.py."""
+    """Set out = rows begin .. of a `Csr` @ table, or += the same if `add`; see cpu/features/batches.py."""
     n_rows, n_columns = out.shape
     arguments = (*matrix[:3], np.int64(begin), np.int64(n_rows), table, np.int32(n_columns), np.int32(add), out)
     _launch(f"csr_scores<{TYPE[out.dtype.name]}>", -(-n_rows * n_columns // THREADS), arguments)
@@ -26,7 +26,7 @@ def csr_rows(matrix, rows):
 
 
 def choose(scores, offset, starts, status, begin, labels, before, moved):
-    """Give rows the cheapest centre of each set, the first of equals; see cpu/batches.py."""
+    """Give rows the cheapest centre of each set, the first of equals; see cpu/features/batches.py."""
     n_sets, n = labels.shape
     sizes = (np.int32(n_sets), np.int64(n), np.int64(begin), np.int64(len(scores)))
     arguments = (scores, offset, starts, status, *sizes, labels, before, moved)
@@ -34,7 +34,7 @@ def choose(scores, offset, starts, status, begin, labels, before, moved):
 
 
 def move_rows(part, scale, weight, mass_scale, present, starts, labels, before, sums, counts, masses):
-    """Move the rows that changed their label between sums, counts and masses; see cpu/batches.py."""
+    """Move the rows that changed their label between sums, counts and masses; see cpu/features/batches.py."""
     n_sets, n = labels.shape
     sparse = hasattr(part, "indptr")
     name, entries = ("move_sparse", part[:3]) if sparse else ("move_dense", (part,))
@@ -46,7 +46,7 @@ def move_rows(part, scale, weight, mass_scale, present, starts, labels, before, 
 
 
 def judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, steps, status):
-    """End a step of each set of status 0; see cpu/batches.py."""
+    """End a step of each set of status 0; see cpu/features/batches.py."""
     n_parts, n_sets = totals.shape
     sizes = (np.int32(n_sets), np.int32(n_parts))
     arguments = (saved, totals, empty, starts, *sizes, moved, np.float64(tol), np.int32(limit))

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, device_of, namespace
-from gpuensemble._kernels.cpu import features as cpu_features
-from gpuensemble._kernels.cpu import lloyd as cpu_lloyd
-from gpuensemble._kernels.cpu.lloyd import Stop
+from gpuensemble._kernels.cpu.features import lloyd as cpu_lloyd
+from gpuensemble._kernels.cpu.features import steps as cpu_features
+from gpuensemble._kernels.cpu.features.lloyd import Stop
 from gpuensemble._kmeans.features import batches, distances
 from gpuensemble._kmeans.features.clusters import Clustering, KMeans, add_means, best, costs_of_rows, result
 from gpuensemble._kmeans.features.distances import Features

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
-from gpuensemble._kernels.cpu import features as cpu_features
+from gpuensemble._kernels.cpu.features import steps as cpu_features
 from gpuensemble._kmeans.features import distances
 from gpuensemble._kmeans.features.distances import Features
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._array.csr import Csr, OneHot
-from gpuensemble._kernels.cpu import features as steps
 from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.features import steps
 from gpuensemble._kernels.cpu.tiles import DOT_ROWS, aligned, dot_width
 from gpuensemble._kernels.cpu.vector import dot_rows
 from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
