@@ -270,6 +270,13 @@ def _divided(X: Any, size: Array) -> Any:
     return X._replace(data=X.data / size[X.rows()]) if isinstance(X, Csr) else X / size[:, None]
 
 
+def squared_norms(part: Any) -> Array:
+    """Sum the squares of each row, in float64."""
+    if isinstance(part, Csr) or device_of(part) != "cpu":
+        return row_sums(part, lambda x, *_: x * x)
+    return namespace(part).einsum("ij,ij->i", part, part, dtype="float64")
+
+
 def column_sums(part: Any) -> Array:
     """Sum the columns, in float64."""
     xp = namespace(entries(part))
@@ -283,6 +290,8 @@ def column_sums(part: Any) -> Array:
 
 def row_sums(part: Any, term: Callable[[Array, Any, Any], Array]) -> Array:
     """Sum term(entries, their rows, their columns), which is 0 for an entry of 0, over each row, in float64."""
+    if isinstance(part, OneHot):
+        return term(part.data.astype("float64"), namespace(part.data).arange(part.shape[0]), part.indices)
     if isinstance(part, Csr) and device_of(part.data) == "cpu":
         row = part.rows()
         terms = term(part.data.astype("float64", copy=False), row, part.indices)

@@ -117,14 +117,16 @@ def _together(features: Features, starts: list, weight: Array, max_iter: int, to
     while at:
         for _ in range(min(READ_EVERY, max_iter)):
             position, empty = _step(batch, position, empty, max_iter, tol)
-        status = to_host(batch.status).tolist()
+        status, *facts = _facts(batch)
         lacking = [b for b, one in enumerate(status) if one == LACKING]
-        for b in lacking:
-            _refill(batch, b)
-            status[b] = _judged_again(batch, b, max_iter, tol)
+        if lacking:
+            for b in lacking:
+                _refill(batch, b)
+                _judge_again(batch, b, max_iter, tol)
+            status, *facts = _facts(batch)
         done = [b for b, one in enumerate(status) if one == DONE]
-        for b, one in zip(done, _results(batch, done), strict=True):
-            found[at[b]] = one
+        for b in done:
+            found[at[b]] = _result(batch, b, *facts)
         if done:
             left = [b for b in range(len(at)) if b not in set(done)]
             at, batch = [at[b] for b in left], _kept(batch, left)
@@ -238,7 +240,7 @@ def _refill(batch: Batch, b: int) -> None:
         state = batch.of_set(b)
 
 
-def _judged_again(batch: Batch, b: int, max_iter: int, tol: float) -> int:
+def _judge_again(batch: Batch, b: int, max_iter: int, tol: float) -> None:
     """End the step of a set, some of whose clusters were empty; those that still are do not count."""
     xp = namespace(batch.status)
     alone = xp.full(len(batch.status), DONE, "int32")
@@ -246,19 +248,20 @@ def _judged_again(batch: Batch, b: int, max_iter: int, tol: float) -> int:
     batch.steps[b] -= 1
     _judge(batch, *batch.real(), xp.zeros(batch.bounds[-1], bool), alone, max_iter, tol)
     batch.status[b] = alone[b]
-    return int(alone[b])
 
 
-def _results(batch: Batch, done: list[int]) -> list[KMeans]:
-    """Return what some of the sets have found."""
-    if not done:
-        return []
-    costs, steps = to_host(batch.costs).T.tolist(), to_host(batch.steps).tolist()
-    states = [batch.of_set(b) for b in done]
-    return [
-        clusters.result(batch.features, state, ~state.empty, costs[b], steps[b])
-        for b, state in zip(done, states, strict=True)
-    ]
+def _facts(batch: Batch) -> tuple[list, list, list]:
+    """Return status, number of steps, and costs of the blocks of each set: all that the host reads."""
+    xp = namespace(batch.status)
+    whole = xp.stack([batch.status, batch.steps]).astype("float64")
+    status, steps, *costs = to_host(xp.concatenate([whole, batch.costs])).tolist()
+    return status, steps, costs
+
+
+def _result(batch: Batch, b: int, steps: list, costs: list) -> KMeans:
+    """Return what a set has found."""
+    state = batch.of_set(b)
+    return clusters.result(batch.features, state, ~state.empty, [cost[b] for cost in costs], int(steps[b]))
 
 
 def _kept(batch: Batch, left: list[int]) -> Batch:

@@ -54,15 +54,18 @@ def costs_of_rows(features: Features, state: Clustering) -> Array:
     return distances.without_rounding(features, costs)
 
 
-def result(features: Features, state: Clustering, kept: Array, costs: list[float], n_iter: int) -> KMeans:
-    """Make the result from the clusters that are kept: those that have rows."""
-    xp = namespace(state.labels)
-    labels = (kept.cumsum() - 1).astype("int32")[state.labels]
+def result(features: Features, state: Clustering, kept: Array | None, costs: list[float], n_iter: int) -> KMeans:
+    """Make the result from the clusters that are kept: those that have rows, which may be all (None)."""
+    xp, labels = namespace(state.labels), state.labels
+    if kept is not None:
+        labels = xp.where(kept[labels], (kept.cumsum() - 1).astype("int32")[labels], -1)
     if features.whole is not None:
         somewhere = functools.reduce(operator.or_, [True if one is None else one for one in features.present])
-        labels = xp.where(kept[state.labels] & somewhere, labels, -1).astype("int32")
-    means = [divide(*pair)[kept] for pair in zip(state.sums, state.masses, strict=True)]
+        labels = xp.where(somewhere, labels, -1)
+    means = [divide(*pair) for pair in zip(state.sums, state.masses, strict=True)]
+    means = means if kept is None else [mean[kept] for mean in means]
     centers = [center.astype(features.dtype, copy=False) for center in add_means(features, means, 1)]
+    labels = labels.astype("int32", copy=False)
     return KMeans(labels, centers if len(centers) > 1 else centers[0], sum(costs), n_iter, costs)
 
 

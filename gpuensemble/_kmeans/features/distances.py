@@ -5,7 +5,7 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gpuensemble._array.csr import Csr, column_sums, entries, row_sums
+from gpuensemble._array.csr import Csr, column_sums, entries, row_sums, squared_norms
 from gpuensemble._array.devices import Array, device_of, namespace
 from gpuensemble._kernels.batches import twin
 from gpuensemble._kernels.distances import KINDS, SmoothedKullbackLeibler, SquaredEuclidean
@@ -102,7 +102,7 @@ def prepare(X: Any, distance: str) -> Features:
     parts, means = [_laid_out(part) for part, _ in cleared], [mean for _, mean in cleared]
     weights, present = [float(block.weight) for block in blocks], [block.present for block in blocks]
     measures = [_measure(*one) for one in zip(distances, parts, [block.smoothing for block in blocks], strict=True)]
-    squares = [row_sums(part, lambda x, *_: x * x) for part in parts]
+    squares = [squared_norms(part) for part in parts]
     constants = [
         weight * measure.constant(part, square)
         for measure, weight, part, square in zip(measures, weights, parts, squares, strict=True)

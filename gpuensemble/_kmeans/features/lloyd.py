@@ -20,6 +20,7 @@ class Start(NamedTuple):
     state: Clustering
     position: list
     empty: Array
+    placed: bool = True  # else the positions are to be the means of the labelled rows
 
 
 def kmeans(
@@ -110,7 +111,7 @@ def _seeded(features: Features, k: int, choose: Callable, rng: Any, weight: Arra
     position = choose(by_cosine, k, rng, weight)
     if device_of(weight) != "cpu":
         return batches.nearest(by_cosine, position, weight), len(position[0])
-    state, _, empty = _placed(by_cosine, position, weight)
+    state, _, empty, _ = _placed(by_cosine, position, weight)
     cpu_features.step(by_cosine, state, distances.tables(by_cosine, position, empty), None)
     return state.labels, len(empty)
 
@@ -125,34 +126,46 @@ def _at(features: Features, start: Any, weight: Array) -> Start:
 
 def _lloyd(features: Features, start: Start, max_iter: int, tol: float) -> KMeans:
     """Go from positions of centres to clusters and their means."""
-    state, position, empty = start
+    state, position, empty, placed = start
     shift = namespace(empty).zeros(len(empty))
-    totals = [float((constant * state.weight).sum()) for constant in features.constants]
+    totals = [
+        float((constant if len(state.weight) == 1 else constant * state.weight).sum())
+        for constant in features.constants
+    ]
     previous = objective = math.inf
     n_iter = 0
     while True:
-        limit = max_iter - n_iter
-        stop = Stop(sum(totals), objective, limit, float(tol))
-        steps, moved, previous = _advance(features, state, position, empty, shift, stop)
+        stop = Stop(totals[0], sum(totals[1:]), objective, max_iter - n_iter, float(tol))
+        steps, moved, previous, costs = _advance(features, state, position, empty, shift, stop, placed)
         n_iter += steps
+        if costs is not None:
+            return result(features, state, None, costs, n_iter)
         empty = _refill(features, state)
-        saved = distances.saved(features, state.sums, state.masses)
-        costs = [max(0.0, total - part) for total, part in zip(totals, saved, strict=True)]
-        objective = sum(costs)
-        if moved == 0 or n_iter == max_iter or previous - objective <= tol * objective:
-            return result(features, state, ~empty, costs, n_iter)
+        if steps:
+            saved = distances.saved(features, state.sums, state.masses)
+            costs = [max(0.0, total - part) for total, part in zip(totals, saved, strict=True)]
+            objective = sum(costs)
+            if moved == 0 or n_iter == max_iter or previous - objective <= tol * objective:
+                return result(features, state, ~empty, costs, n_iter)
         before, position = position, distances.positions(features, state.sums, state.masses)
-        shift = distances.shifts(features, before, position)
+        shift, placed = distances.shifts(features, before, position), True
 
 
 def _advance(
-    features: Features, state: Clustering, position: list, empty: Array, shift: Array, stop: Stop
-) -> tuple[int, int, float]:
-    """Make one step or more; return how many, how many rows the last one moved, and the objective before it."""
+    features: Features, state: Clustering, position: list, empty: Array, shift: Array, stop: Stop, placed: bool
+) -> tuple[int, int, float, list[float] | None]:
+    """Make one step or more; there may be none if the centres are not placed yet.
+
+    It returns how many steps, how many rows the last one moved, the objective before it, and where no cluster is empty
+    at the end, what each block costs.
+    """
     if cpu_lloyd.fits(features):
-        return cpu_lloyd.advance(features, state, position, empty, shift, stop)
+        return cpu_lloyd.advance(features, state, position, empty, shift, stop, placed)
+    if not placed:
+        cpu_features.sum_up(features, state)
+        return 0, 0, stop.objective, None
     found = distances.tables(features, position, empty)
-    return 1, cpu_features.step(features, state, found, shift), stop.objective
+    return 1, cpu_features.step(features, state, found, shift), stop.objective, None
 
 
 def _state(features: Features, k: int, weight: Array) -> Clustering:
@@ -171,18 +184,10 @@ def _placed(features: Features, position: list, weight: Array) -> Start:
 
 
 def _labelled(features: Features, labels: Array, k: int, weight: Array) -> Start:
-    """Put centres at the means of labelled rows."""
+    """Begin at the means of labelled rows, which no row is known to be near to; they are not placed yet."""
     state = _state(features, k, weight)
     state.labels = labels.astype("int32")
-    cpu_features.sum_up(features, state)
-    return _at_means(features, state)
-
-
-def _at_means(features: Features, state: Clustering) -> Start:
-    """Put centres at the means of clusters, which no row is known to be near to."""
-    empty = _refill(features, state)
-    state.margin[:] = 0
-    return Start(state, distances.positions(features, state.sums, state.masses), empty)
+    return Start(state, [total.copy() for total in state.sums], namespace(labels).zeros(k, bool), placed=False)
 
 
 def _refill(features: Features, state: Clustering) -> Array:
