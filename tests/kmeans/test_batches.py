@@ -65,6 +65,13 @@ def test_a_batch_is_the_iteration_of_the_cpu(xp, distance, weighted):
         assert one.objective == pytest.approx(alone.objective)
 
 
+def test_a_single_row_is_its_own_centre_whatever_it_weighs(xp):
+    X = np.array([[3.0, 4]])
+    found = lloyd.kmeans(xp.asarray(X), 1, np.random.default_rng(0), sample_weight=xp.asarray(np.array([0.3])))
+    check(found.centers, X, xp)
+    assert found.objective == 0
+
+
 def test_sets_with_empty_clusters_are_filled_beside_others(xp):
     X = np.repeat([[0.0, 0], [0, 1], [1, 0], [50, 50]], [4, 1, 1, 1], axis=0)
     far = [xp.asarray(np.array([[0.0, 0], [1000, 1000]])), xp.asarray(X[4:6])]

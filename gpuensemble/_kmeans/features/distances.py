@@ -178,10 +178,15 @@ def own_scores(features: Features, found: CenterTables, label: Array) -> Array:
 
 def without_rounding(features: Features, costs: Array) -> Array:
     """Set costs to 0 where they may be nothing but rounding errors of their terms."""
-    xp, size = namespace(costs), abs(features.constant)
+    return namespace(costs).where(costs <= rounding(features), 0, costs)
+
+
+def rounding(features: Features) -> Array:
+    """Return how large the cost of each row may be that is nothing but rounding errors of its terms."""
+    size = abs(features.constant)
     if "kl" in features.distances:  # the constant of a row that is all in one column is 0, unlike its terms
         size = size + features.square**0.5
-    return xp.where(costs <= 64 * float(xp.finfo(features.dtype).eps) * size, 0, costs)
+    return 64 * float(namespace(size).finfo(features.dtype).eps) * size
 
 
 def largest_entries(part: Any) -> Array:

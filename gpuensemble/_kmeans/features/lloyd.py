@@ -69,7 +69,8 @@ def kmeans(
         Fewer clusters than asked for if there are fewer distinct rows. A row absent from all blocks has label -1.
     """
     features = X if isinstance(X, Features) else distances.prepare(X, distance)
-    weight = namespace(features.square).ones(1) if sample_weight is None else sample_weight
+    alike = sample_weight is None or len(sample_weight) == 1  # a single row is its own centre, whatever it weighs
+    weight = namespace(features.square).ones(1) if alike else sample_weight
 
     starts = [_start(features, n_clusters, rng, weight, init) for _ in range(n_init)]
     if device_of(weight) == "cpu":

@@ -24,20 +24,21 @@ def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
         features, weight = features.take(rows), weight if len(weight) == 1 else weight[rows]
     xp, n_tries = namespace(features.square), 2 + int(math.log(k))
     places = to_device(rng.random(1 + (k - 1) * n_tries), device_of(weight))
-    costs = xp.full(len(features.square), xp.inf)
+    costs, noise = xp.full(len(features.square), xp.inf), distances.rounding(features)
     potential = xp.ones(len(costs)) * weight
     drawn, left = [], []
     for i in range(k):
-        left.append(potential.max() > 0)
+        most = potential.max()
+        left.append(most > 0)
         if device_of(weight) == "cpu" and not left[-1]:
             break
         tries = places[:1] if i == 0 else places[1 + (i - 1) * n_tries : 1 + i * n_tries]
-        position = positions_of(features, features.dense(_draw(potential, tries)))
-        new = xp.minimum(costs, _costs_of_all(features, position))
-        best = (new * weight).sum(1).argmin().reshape(1)
+        position = positions_of(features, features.dense(_draw(potential, most, tries)))
+        new = xp.minimum(costs, _costs_of_all(features, position, noise))
+        best = (new if len(weight) == 1 else new * weight).sum(1).argmin().reshape(1)
         drawn.append([part[best] for part in position])
         costs = new[best][0]
-        potential = costs * weight
+        potential = costs if len(weight) == 1 else costs * weight
     found = [xp.concatenate(rows) for rows in zip(*drawn, strict=True)]
     n_found = int(xp.stack(left).sum())
     return [part[:n_found] for part in found]
@@ -57,20 +58,21 @@ def seed_rows(n: int, k: int, rng: Any) -> Any:
     return None if n <= size else rng.choice(n, size, replace=False)
 
 
-def _costs_of_all(features: Features, position: list) -> Array:
-    """Return the distance of each centre, by rows, from each row, by columns."""
+def _costs_of_all(features: Features, position: list, noise: Array) -> Array:
+    """Return the distance of each centre, by rows, from each row, by columns; what may be noise is 0."""
     xp = namespace(features.square)
     found = distances.tables(features, position, xp.zeros(len(position[0]), bool))
     if device_of(found.offset) == "cpu":
         scores = cpu_features.scores(features, found)
     else:
         scores = distances.scores(features, found, 0, len(features.square))
-    return distances.without_rounding(features, features.constant + found.offset[:, None] + scores.T)
+    costs = features.constant + found.offset[:, None] + scores.T
+    return xp.where(costs <= noise, 0, costs)
 
 
-def _draw(potential: Array, places: Array) -> Array:
+def _draw(potential: Array, most: Array, places: Array) -> Array:
     """Return rows at places, 0 to 1, of their potentials one after another, rounded so that prefix sums are exact."""
-    xp, most = namespace(potential), potential.max()
+    xp = namespace(potential)
     scale = 2.0**62 / (len(potential) * xp.where(most > 0, most, 1))
     ends = xp.cumsum((potential * scale).astype("int64"))
     total = ends[-1:]  # a bounded integer would use up more draws for some totals than for others
