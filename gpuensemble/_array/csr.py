@@ -274,7 +274,7 @@ def squared_norms(part: Any) -> Array:
     """Sum the squares of each row, in float64."""
     if isinstance(part, Csr) or device_of(part) != "cpu":
         return row_sums(part, lambda x, *_: x * x)
-    return namespace(part).einsum("ij,ij->i", part, part, dtype="float64")
+    return np.einsum("ij,ij->i", part, part, dtype="float64")
 
 
 def column_sums(part: Any) -> Array:
