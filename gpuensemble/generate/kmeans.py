@@ -54,7 +54,7 @@ def random_k(
         A start ends when its objective falls by at most `tol` times itself.
     dtype : {"float32", "float64"} or None
         The type of the features; None keeps float32, and makes float64 of any other. Centres are float64 in any case.
-        float32 takes half of the memory, and its products take half of the time or less.
+        float32 takes half of the memory, and on the CPU about half of the time.
     verbose : int
         1: a progress bar on stderr.
 
