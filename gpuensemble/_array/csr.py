@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._array import checks
-from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._array.devices import Array, device_of, memory, namespace, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._array.threads import spans
 
 # Squares of features of this size, and of 1 over it, are numbers, and so are sums of many of them.
 LARGEST = {"float32": 1e15, "float64": 1e140}
 IN_CACHE = 1 << 17  # entries whose float64 copy stays in a cache
+COPIES = 64  # of a block of rows of a device: what is made dense takes a small share of its free memory
 
 
 class Csr(NamedTuple):
@@ -269,26 +270,41 @@ def _divided(X: Any, size: Array) -> Any:
     return X._replace(data=X.data / size[X.rows()]) if isinstance(X, Csr) else X / size[:, None]
 
 
+def squared_norms(part: Any) -> Array:
+    """Sum the squares of each row, in float64."""
+    if isinstance(part, Csr) or device_of(part) != "cpu":
+        return row_sums(part, lambda x, *_: x * x)
+    return np.einsum("ij,ij->i", part, part, dtype="float64")
+
+
 def column_sums(part: Any) -> Array:
     """Sum the columns, in float64."""
     xp = namespace(entries(part))
     if isinstance(part, Csr) and device_of(part.data) == "cpu":
         return xp.bincount(part.indices, part.data, part.shape[1])
     out = xp.zeros(part.shape[1])
-    for some in spans(part.shape[0], max(1, IN_CACHE // part.shape[1])):
+    for some in _row_blocks(part):
         out += dense(part, some.start, some.stop).sum(0, dtype="float64")
     return out
 
 
 def row_sums(part: Any, term: Callable[[Array, Any, Any], Array]) -> Array:
     """Sum term(entries, their rows, their columns), which is 0 for an entry of 0, over each row, in float64."""
+    if isinstance(part, OneHot):
+        return term(part.data.astype("float64"), namespace(part.data).arange(part.shape[0]), part.indices)
     if isinstance(part, Csr) and device_of(part.data) == "cpu":
         row = part.rows()
         terms = term(part.data.astype("float64", copy=False), row, part.indices)
         return namespace(part.data).bincount(row, terms, part.shape[0])
     out = namespace(part.data if isinstance(part, Csr) else part).empty(part.shape[0])
-    rows = max(1, IN_CACHE // part.shape[1])
-    for some in spans(len(out), rows):
+    for some in _row_blocks(part):
         entries_of = dense(part, some.start, some.stop).astype("float64", copy=False)
         out[some] = term(entries_of, some, slice(None)).sum(1)
     return out
+
+
+def _row_blocks(part: Any) -> list[slice]:
+    """Cut the rows into blocks that stay in a cache of the CPU; on a device a launch is to have many of them."""
+    device = device_of(entries(part))
+    n_entries = IN_CACHE if device == "cpu" else max(IN_CACHE, (memory(device) or 0) // (8 * COPIES))
+    return spans(part.shape[0], max(1, n_entries // part.shape[1]))

@@ -23,7 +23,7 @@ def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[
         hand, deck = deck[:size], deck[size:]
         if len(hand) < size:
             fresh = rng.permutation(n)
-            held = np.isin(fresh, hand)
+            held = np.bincount(hand, minlength=n)[fresh] > 0
             fresh = np.concatenate([fresh[~held], fresh[held]])
             need = size - len(hand)
             hand, deck = np.concatenate([hand, fresh[:need]]), fresh[need:]

@@ -11,11 +11,13 @@ iterations on the CPU that do not return to Python.
 import math
 from typing import Any
 
+import numpy as np
+
 from gpuensemble._array.csr import row_sums
 from gpuensemble._array.devices import Array, namespace
 from gpuensemble._kernels.cpu.compiling import inner, inner_reordered
 
-LACKING = {"float32": 1e30, "float64": 1e200}  # stands for -log 0
+LACKING = {np.dtype("float32"): 1e30, np.dtype("float64"): 1e200}  # stands for -log 0
 
 
 class SquaredEuclidean:
@@ -79,7 +81,7 @@ class KullbackLeibler(Cosine):
 
     def table(self, position: Array, dtype: Any) -> Array:
         xp = namespace(position)
-        return xp.where(position > 0, -xp.log(xp.where(position > 0, position, 1)), LACKING[dtype.name])
+        return xp.where(position > 0, -xp.log(xp.where(position > 0, position, 1)), LACKING[dtype])
 
     def saved(self, sums: Array, mass: Array) -> Array:
         return _x_log_x(sums).sum(1) - _x_log_x(sums.sum(1))

@@ -15,9 +15,13 @@ def partitions(make: Callable, draws: list, device: str, home: str, verbose: int
     Each partition has a generator and a single BLAS thread to itself, so threads change nothing but the time.
     """
     r = len(draws)
+    return collected(in_turn(make, range(r), draws, device, n_jobs), r, device, home, verbose)
+
+
+def collected(columns: Iterator, r: int, device: str, home: str, verbose: int) -> Array:
+    """Collect r columns of labels in the caller's library; they are worked out here, one BLAS thread for each."""
     with on(device), threads.one_blas_thread():
-        found = with_bar(in_turn(make, range(r), draws, device, n_jobs), "base partitions", verbose, r, "partition")
-        for i, column in enumerate(found):
+        for i, column in enumerate(with_bar(columns, "base partitions", verbose, r, "partition")):
             if i == 0:
                 labels = namespace(column).empty((len(column), r), "int32")
             labels[:, i] = column

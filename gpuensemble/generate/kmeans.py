@@ -9,8 +9,8 @@ from typing import Any
 from gpuensemble._array import checks, csr, random
 from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._kmeans.features.distances import DISTANCES, Features, prepare
-from gpuensemble._kmeans.features.lloyd import kmeans
-from gpuensemble.generate._common import matrix, pair, partitions
+from gpuensemble._kmeans.features.lloyd import kmeans, many
+from gpuensemble.generate._common import collected, matrix, pair, partitions
 
 
 def random_k(
@@ -24,14 +24,17 @@ def random_k(
     n_init: int = 1,
     max_iter: int = 100,
     tol: float = 1e-4,
+    dtype: Any = None,
     verbose: int = 0,
 ) -> Array:
     """Make base partitions of all rows, each into a random number of clusters.
 
+    On a device many partitions are found at a time, as many as a quarter of its free memory has room for.
+
     Parameters
     ----------
     X : n x d matrix
-        As in `ConsensusClustering.fit`. float32 stays float32; any other type becomes float64.
+        As in `ConsensusClustering.fit`.
     n_partitions : int
         The number of partitions, r.
     k_range : pair of int, optional
@@ -49,6 +52,9 @@ def random_k(
         Most iterations of a start.
     tol : float
         A start ends when its objective falls by at most `tol` times itself.
+    dtype : {"float32", "float64"} or None
+        The type of the features; None keeps float32, and makes float64 of any other. Centres are float64 in any case.
+        float32 takes half of the memory, and on the CPU about half of the time.
     verbose : int
         1: a progress bar on stderr.
 
@@ -66,16 +72,21 @@ def random_k(
     (4, 3)
     """
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
-    X, device, home = matrix(X, device, distance, DISTANCES)
+    X, device, home = matrix(X, device, distance, DISTANCES, dtype)
     low, high = _k_range(k_range, X.shape[0])
     n_partitions = checks.integer(n_partitions, "n_partitions", 1)
+
+    def drawn(rng: Any) -> int:
+        return int(rng.integers(low, high + 1))
+
     with on(device):
         features = prepare(X, distance)
-
-    def partition(i, rng):
-        return lloyd(features, int(rng.integers(low, high + 1)), rng)
-
-    return partitions(partition, random.generators(random_state, n_partitions), device, home, verbose)
+    draws = random.generators(random_state, n_partitions)
+    if device == "cpu":
+        return partitions(lambda i, rng: lloyd(features, drawn(rng), rng), draws, device, home, verbose)
+    sizes = [drawn(rng) for rng in draws]
+    found = (one.labels for one in many(features, sizes, draws, n_init, max_iter, float(tol)))
+    return collected(found, n_partitions, device, home, verbose)
 
 
 def random_features(
@@ -90,6 +101,7 @@ def random_features(
     n_init: int = 1,
     max_iter: int = 100,
     tol: float = 1e-4,
+    dtype: Any = None,
     verbose: int = 0,
 ) -> Array:
     """Make base partitions of all rows, each by a random share of the columns.
@@ -104,7 +116,7 @@ def random_features(
         The number of partitions, r.
     feature_ratio : float
         The share of the columns that a partition sees, more than 0 and at most 1; at least one column is seen.
-    random_state, device, distance, n_init, max_iter, tol, verbose
+    random_state, device, distance, n_init, max_iter, tol, dtype, verbose
         As in `random_k`.
 
     Returns
@@ -122,7 +134,7 @@ def random_features(
     (4, 3)
     """
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
-    X, device, home = matrix(X, device, distance, DISTANCES)
+    X, device, home = matrix(X, device, distance, DISTANCES, dtype)
     n, d = X.shape
     n_clusters = checks.integer(n_clusters, "n_clusters", 1, n, "n_samples")
     n_partitions = checks.integer(n_partitions, "n_partitions", 1)
@@ -151,6 +163,7 @@ def row_segments(
     n_init: int = 1,
     max_iter: int = 100,
     tol: float = 1e-4,
+    dtype: Any = None,
     verbose: int = 0,
 ) -> Array:
     """Make base partitions of random subsets of the rows; the other rows have no label.
@@ -167,7 +180,7 @@ def row_segments(
         The number of partitions, r. There must be enough for every row to get a label: r * row_ratio of at least 1.
     row_ratio : float
         The share of the rows that a partition clusters, more than 0 and at most 1.
-    random_state, device, distance, n_init, max_iter, tol, verbose
+    random_state, device, distance, n_init, max_iter, tol, dtype, verbose
         As in `random_k`.
 
     Returns
@@ -184,7 +197,7 @@ def row_segments(
     array([2, 2, 2])
     """
     lloyd = _lloyd(n_init, max_iter, tol, verbose)
-    X, device, home = matrix(X, device, distance, DISTANCES)
+    X, device, home = matrix(X, device, distance, DISTANCES, dtype)
     n = X.shape[0]
     size = math.ceil(checks.ratio(row_ratio, "row_ratio") * n)
     n_clusters = checks.integer(n_clusters, "n_clusters", 1, size, "rows of a segment")

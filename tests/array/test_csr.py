@@ -97,3 +97,18 @@ def test_a_damaged_sparse_file_ends_a_command_with_a_sentence(kind, parts, tmp_p
     assert done.returncode == 2
     assert done.stderr.startswith("gpuensemble: `")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_and_norms_of_rows_of_every_kind(dtype):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((30, 7)) < 0.5, rng.standard_normal((30, 7)), 0).astype(dtype)
+    labels = rng.integers(0, 4, 30).astype("int32")
+    onehot = csr.onehot(labels, 4, dtype)
+    for part, rows in ((X, X), (csr.matrix(sparse.csr_array(X), "X", "cpu"), X), (onehot, np.eye(4)[labels])):
+        norms = csr.squared_norms(part)
+        assert norms.dtype == np.float64
+        np.testing.assert_allclose(norms, (rows.astype("float64") ** 2).sum(1), rtol=1e-14)
+    factors = np.arange(1.0, 5)
+    found = csr.row_sums(onehot, lambda x, rows, columns: x * factors[columns] + 10 * rows)
+    np.testing.assert_array_equal(found, factors[labels] + 10 * np.arange(30))

@@ -15,8 +15,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize
 
 import gpuensemble as ge
+from cudasim.tally import counted
 from gpuensemble._array import csr
 from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._kmeans.features import batches
 from gpuensemble._kmeans.features import seeding as feature_seeding
 from gpuensemble._kmeans.features.distances import FeatureBlock, prepare
 from gpuensemble._kmeans.labels import seeding
@@ -649,3 +651,37 @@ def test_answers_come_home(xp):
     found = ge.CMVC(K, n_subviews=2, random_state=0, device="cpu").fit([xp.asarray(X) for X in made])
     assert namespace(found.labels_) is xp
     assert namespace(found.base_labels_) is xp
+
+
+def tallied(function, found, steps):
+    """The function; what it asks of a device is found, and how many steps of k-means there are in it."""
+
+    def call(*args):
+        before = len(steps)
+        with counted() as tally:
+            result = function(*args)
+        found.append((tally, len(steps) - before))
+        return result
+
+    return call
+
+
+@pytest.mark.parametrize("xp", ["standin"], indirect=True)
+@pytest.mark.parametrize("sparse_views", [False, True])
+def test_what_an_iteration_asks_of_a_device(xp, monkeypatch, sparse_views):
+    """A step has no host read; the guided k-means of a sub-view reads once at its start, and once in some steps."""
+    _, made, _ = data()
+    steps, guides = [], []
+    monkeypatch.setattr(batches, "_step", tallied(batches._step, steps, steps))
+    monkeypatch.setattr(estimator, "guide", tallied(estimator.guide, guides, steps))
+    given = [sparse.csr_array(X) for X in made] if sparse_views else made
+    ge.CMVC(K, n_subviews=2, random_state=0, device="cuda").fit(given)
+    alone, guided = 3 + sparse_views, 5 + sparse_views  # kernels: of the guide there are scores and sums
+    assert {tally.kernels for tally, _ in steps} == {alone, guided}
+    for tally, _ in steps:
+        assert tally.reads == tally.up == tally.down == 0
+        assert tally.launches <= 45
+    for tally, n_steps in guides:
+        assert tally.reads == 2 * len(made) + n_steps // batches.READ_EVERY
+        assert tally.up <= 2 * len(made) * 3 * 4  # bounds of the sets, and nothing that is as long as the samples
+        assert tally.down <= 8 * tally.reads * (2 + 2 * K)

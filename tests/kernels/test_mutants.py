@@ -20,6 +20,8 @@ SOURCES = {"shrink_slices": source("slices.cu")}  # of a kernel that is not in m
 SOURCES |= {"lta_update": source("lta.cu")}
 SOURCES |= {"orthogonalise": source("jacobi.cu")}
 SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), source("pairs.cu"))
+BATCHES = ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse", "judge")
+SOURCES |= dict.fromkeys(BATCHES, source("batches.cu"))
 C_TYPES = {
     "unsigned char": np.uint8,
     "unsigned short": np.uint16,
@@ -249,6 +251,104 @@ def run_orthogonalise(kernel, shape, dtype):
     return [(data, expected), (turns, turned)]
 
 
+def sparse_rows(n, d, T):
+    """Entries, columns and pointers of rows with a third of their entries, the last row with all, and the rows."""
+    rng = np.random.default_rng(n)
+    rows = np.where(rng.random((n, d)) < 0.3, rng.integers(-8, 9, (n, d)) / 4, 0).astype(C_TYPES[T])
+    rows[-1] = 1
+    x, j = np.nonzero(rows)
+    return rows[x, j], j.astype(np.int32), np.searchsorted(x, np.arange(n + 1)), rows
+
+
+def run_csr_scores(kernel, n, d, begin, n_columns, add, T):
+    *entries, rows = sparse_rows(n, d, T)
+    table = np.random.default_rng(1).integers(-8, 9, (d, n_columns)).astype(rows.dtype)
+    out = np.ones((n - begin, n_columns), rows.dtype) if add else empty((n - begin, n_columns), rows.dtype)
+    expected = add + rows[begin:] @ table
+    sizes = (np.int64(begin), np.int64(n - begin))
+    kernel((2,), (128,), (*entries, *sizes, table, np.int32(n_columns), np.int32(add), out))
+    return [(out, expected)]
+
+
+def run_csr_rows(kernel, n, d, T):
+    *entries, rows = sparse_rows(n, d, T)
+    chosen = np.array([n - 1, 0, *range(2, n - 1, 2), n - 1])
+    out = np.zeros((len(chosen), d), rows.dtype)
+    kernel((2,), (128,), (*entries, chosen, np.int64(len(chosen)), np.int32(d), out))
+    return [(out, rows[chosen])]
+
+
+def run_choose(kernel, n, begin, sizes, T):
+    rng, n_sets, n_rows = np.random.default_rng(4), len(sizes), n - begin
+    starts = np.cumsum([0, *sizes]).astype(np.int32)
+    scores = rng.integers(0, 3, (n_rows, starts[-1])).astype(C_TYPES[T])  # few values, so that costs tie
+    offset = np.where(rng.random(starts[-1]) < 0.2, np.inf, rng.integers(0, 3, starts[-1])).astype(scores.dtype)
+    offset[starts[-2] :] = np.inf
+    status = np.arange(n_sets, dtype=np.int32) % 4 // 3
+    labels = rng.integers(-1, 1, (n_sets, n)).astype(np.int32)
+    before, moved = np.full((n_sets, n), 7, np.int32), np.full(n_sets, 2, np.int32)
+    old, costs = labels.copy(), scores + offset
+    numbers = (np.int32(n_sets), np.int64(n), np.int64(begin), np.int64(n_rows))
+    kernel((2,), (128,), (scores, offset, starts, status, *numbers, labels, before, moved))
+    best = np.stack([costs[:, a:b].argmin(1) for a, b in pairwise(starts)])
+    expected, was = old.copy(), np.full_like(old, 7)
+    expected[:, begin:] = np.where(status[:, None] == 0, best, old[:, begin:])
+    was[:, begin:] = old[:, begin:]
+    return [(labels, expected), (before, was), (moved, 2 + (expected != old).sum(1).astype(np.int32))]
+
+
+def run_move(kernel, n, d, sizes, weighted, holes, T, sparse):
+    *entries, rows = sparse_rows(n, d, T)
+    rng, n_sets = np.random.default_rng(5), len(sizes)
+    starts = np.cumsum([0, *sizes]).astype(np.int32)
+    scale = 2.0 ** rng.integers(-6, 4, d)  # some entries are less than a unit
+    weight = rng.integers(0, 9, n) / 8 if weighted else np.ones(1)
+    present = rng.random(n) < 0.7 if holes else np.uintp(0)
+    labels, before = (np.stack([rng.integers(-1, k, n) for k in sizes]).astype(np.int32) for _ in range(2))
+    labels[-1, -1], before[-1, -1] = sizes[-1] - 1, 0
+    units = np.rint(weight.reshape(-1, 1) * rows * scale)
+    units = np.where((units == 0) & (weight.reshape(-1, 1) * rows != 0), np.sign(rows), units)
+    facts = np.concatenate([units, np.ones((n, 1)), np.broadcast_to(np.rint(weight * 16), n)[:, None]], axis=1)
+    facts[~present if holes else slice(0, 0)] = 0
+    total = np.zeros((starts[-1], d + 2))
+    for b in range(n_sets):
+        moves = labels[b] != before[b]
+        for sign, label in ((-1, before[b]), (1, labels[b])):
+            some = moves & (label >= 0)
+            np.add.at(total, starts[b] + label[some], sign * facts[some])
+    out = [np.zeros((starts[-1], d), np.uint64), np.zeros(starts[-1], np.uint64), np.zeros(starts[-1], np.uint64)]
+    numbers = (np.int64(n), np.int32(d), scale, weight, np.int32(weighted), np.float64(16), present)
+    arguments = (*(entries if sparse else (rows,)), *numbers, starts, labels, before, np.int32(n_sets), *out)
+    kernel((2,), (128,), arguments)
+    expected = total.astype(np.int64)
+    wanted = (np.ascontiguousarray(expected[:, :d]), expected[:, d].copy(), expected[:, d + 1].copy())
+    return [(one.view(np.int64), two) for one, two in zip(out, wanted, strict=True)]
+
+
+def run_judge(kernel, sizes, n_parts):
+    rng, n_sets = np.random.default_rng(6), len(sizes)
+    starts = np.cumsum([0, *sizes]).astype(np.int32)
+    saved, no_rows = rng.integers(1, 9, (n_parts, starts[-1])) / 8, np.zeros(starts[-1], bool)
+    no_rows[starts[2] + sizes[2] - 1] = True
+    sums = np.add.reduceat(saved, starts[:-1], axis=1)
+    totals = sums + rng.integers(1, 9, (n_parts, n_sets))
+    totals[0, 4] = sums[0, 4] - 1  # less than nothing is nothing
+    moved, status = np.full(n_sets, 3, np.int32), np.zeros(n_sets, np.int32)
+    moved[0], status[3] = 0, 1
+    steps, costs = np.full(n_sets, 4, np.int32), np.zeros((n_parts, n_sets))
+    expected = np.where(status == 0, np.maximum(totals - sums, 0), 0)
+    objective = expected.sum(0) * np.where(np.arange(n_sets) % 2, 1.25, 2)
+    steps[6], objective[3] = 8, 5
+    ends = (moved == 0) | (steps + 1 == 9) | (objective - expected.sum(0) <= 0.5 * expected.sum(0))
+    wanted = np.where(status == 0, np.where(np.arange(n_sets) == 2, 2, ends), 1).astype(np.int32)
+    after = [np.where((status == 0) & (wanted != 2), expected.sum(0), objective), expected]
+    after += [(steps + (status == 0)).astype(np.int32), wanted]
+    out = [objective.copy(), costs, steps, status]
+    numbers = (np.int32(n_sets), np.int32(n_parts), moved, np.float64(0.5), np.int32(9))
+    kernel((1,), (128,), (saved, totals, no_rows, starts, *numbers, *out))
+    return list(zip(out, after, strict=True))
+
+
 # Sizes are chosen so that the grid is smaller than the work, no size is a multiple of the block, and the last entry of
 # every buffer is used.
 CASES = {
@@ -325,6 +425,38 @@ CASES = {
         "pair_multiply<double>": partial(run_pair_multiply, n=19, n_columns=11, T="double"),
         "pair_multiply<float>": partial(run_pair_multiply, n=3, n_columns=70, T="float"),
     },
+}
+
+CASES |= {
+    "csr_scores": {
+        "csr_scores<double>": partial(run_csr_scores, n=40, d=9, begin=3, n_columns=7, add=False, T="double"),
+        "csr_scores<float>": partial(run_csr_scores, n=33, d=5, begin=0, n_columns=41, add=True, T="float"),
+    },
+    "csr_rows": {
+        "csr_rows<double>": partial(run_csr_rows, n=31, d=45, T="double"),
+        "csr_rows<float>": partial(run_csr_rows, n=9, d=7, T="float"),
+    },
+    "choose": {
+        "choose<double>": partial(run_choose, n=23, begin=4, sizes=[5, 1, 40, 3, 33, 2], T="double"),
+        "choose<float>": partial(run_choose, n=31, begin=0, sizes=[70], T="float"),
+    },
+    "move_dense": {
+        "move_dense<double>": partial(
+            run_move, n=29, d=37, sizes=[4, 1, 3], weighted=True, holes=True, T="double", sparse=False
+        ),
+        "move_dense<float>": partial(
+            run_move, n=40, d=3, sizes=[5], weighted=False, holes=False, T="float", sparse=False
+        ),
+    },
+    "move_sparse": {
+        "move_sparse<double>": partial(
+            run_move, n=29, d=37, sizes=[4, 1, 3], weighted=True, holes=True, T="double", sparse=True
+        ),
+        "move_sparse<float>": partial(
+            run_move, n=40, d=3, sizes=[5], weighted=False, holes=False, T="float", sparse=True
+        ),
+    },
+    "judge": {"judge": partial(run_judge, sizes=[3, 70, 33, 2, 5, 40, 6], n_parts=2)},
 }
 
 # n_slices, n_rows, length, slice_stride, row_stride, step, period: mirrored, entry by entry, row by row
@@ -509,6 +641,80 @@ MUTANTS = [
     ("wrong result", "pair_multiply", "(vi * c - v * d)", "(vi * c + v * d)"),
     ("wrong result", "pair_multiply", "z2[1] = vi * b + (ui * c + u * d);", "z2[1] = vi * b + (ui * c + z1[0] * d);"),
     ("race", "pair_multiply", "z1 = spectrum + 2 * at;", "z1 = spectrum + at;"),
+    # csr_scores
+    ("out of bounds", "csr_scores", "at < n_rows * n_columns", "at <= n_rows * n_columns"),
+    ("wrong result", "csr_scores", "int64 row = begin + at / n_columns", "int64 row = at / n_columns"),
+    (
+        "wrong result",
+        "csr_scores",
+        "i = indptr[row]; i < indptr[row + 1]; ++i",
+        "i = indptr[row] + 1; i < indptr[row + 1]; ++i",
+    ),
+    ("wrong result", "csr_scores", "add ? out[at] + sum : sum", "sum"),
+    ("uninitialised", "csr_scores", "add ? out[at] + sum : sum", "out[at] + sum"),
+    ("wrong result", "csr_scores", "table + at % n_columns", "table"),
+    # csr_rows
+    ("out of bounds", "csr_rows", "y < n_rows; y += warps.stride", "y <= n_rows; y += warps.stride"),
+    ("wrong result", "csr_rows", "i < indptr[rows[y] + 1]; i += 32", "i < indptr[rows[y] + 1]; i += 64"),
+    ("wrong result", "csr_rows", "i = indptr[rows[y]] + warps.lane", "i = indptr[rows[y]]"),
+    ("wrong result", "csr_rows", "out[y * d + indices[i]]", "out[indices[i]]"),
+    # choose
+    ("out of bounds", "choose", "task < n_rows * n_sets", "task <= n_rows * n_sets"),
+    ("wrong result", "choose", "if (cost < least) {", "if (cost <= least) {"),
+    ("wrong result", "choose", "(other == least && k < best)", "(other == least && k > best)"),
+    ("wrong result", "choose", "k < size; k += 32", "k < 32; k += 32"),
+    ("wrong result", "choose", "step = 16; step > 0; step /= 2) {", "step = 16; step > 1; step /= 2) {"),
+    ("wrong result", "choose", "+ offset[first + k]", "+ offset[k]"),
+    ("wrong result", "choose", "now = status[b] == 0 ? best : old", "now = best"),
+    ("wrong result", "choose", "b * n + begin + y", "b * n + y"),
+    ("wrong result", "choose", "before[at] = old;", "before[at] = now;"),
+    ("wrong result", "choose", "if (now != old) atomicAdd(moved + b, 1);", "if (now != old) moved[b] = 1;"),
+    (
+        "race",
+        "choose",
+        "if (warps.lane == 0) {\n            const int old",
+        "if (warps.lane <= 1) {\n            const int old",
+    ),
+    # move_dense and move_sparse
+    ("out of bounds", "move_dense", "task < n * n_sets", "task <= n * n_sets"),
+    ("wrong result", "move_dense", "if (old == now) continue;", "if (old != now) continue;"),
+    ("out of bounds", "move_dense", "if (old >= 0) visit", "visit"),
+    ("out of bounds", "move_sparse", "if (now >= 0) visit", "visit"),
+    ("wrong result", "move_dense", "starts[b] + old), true", "starts[b] + old), false"),
+    (
+        "race",
+        "move_dense",
+        "atomicAdd(sums + center * d + column, static_cast<uint64>(takes ? -units : units));",
+        "sums[center * d + column] += static_cast<uint64>(takes ? -units : units);",
+    ),
+    ("wrong result", "move_dense", "sums + center * d + column, ", "sums + column, "),
+    ("wrong result", "move_dense", "found != 0 || value == 0 ? found : value > 0 ? 1 : -1", "found"),
+    ("wrong result", "move_sparse", "value > 0 ? 1 : -1", "1"),
+    ("wrong result", "move_dense", "6755399441055744.0", "6755399441055745.0"),
+    ("wrong result", "move_dense", "j < d; j += 32", "j < 32; j += 32"),
+    ("wrong result", "move_dense", "w * static_cast<double>(rows[x * d + j])", "static_cast<double>(rows[x * d + j])"),
+    ("wrong result", "move_sparse", "i = indptr[x] + threadIdx.x % 32", "i = indptr[x] + threadIdx.x % 16"),
+    ("wrong result", "move_sparse", "w * static_cast<double>(data[i])", "static_cast<double>(data[i])"),
+    (
+        "wrong result",
+        "move_sparse",
+        "masses + center, static_cast<uint64>(takes ? -units : units)",
+        "masses + center, static_cast<uint64>(units)",
+    ),
+    ("wrong result", "move_sparse", "takes ? -1LL : 1LL", "1LL"),
+    # judge
+    ("out of bounds", "judge", "b < n_sets; b += warps.stride", "b <= n_sets; b += warps.stride"),
+    ("race", "judge", "__syncwarp();  // all lanes have read the status", ""),
+    ("wrong result", "judge", "if (status[b] != 0) continue;", ""),
+    ("wrong result", "judge", "n_empty += empty[c]", "n_empty += 0"),
+    ("wrong result", "judge", "c < last; c += 32) sum", "c < last; c += 64) sum"),
+    ("wrong result", "judge", "static_cast<int64>(part) * starts[n_sets] + c", "c"),
+    ("wrong result", "judge", "found += cost > 0 ? cost : 0;", "found += cost;"),
+    ("wrong result", "judge", "moved[b] == 0 || ", ""),
+    ("wrong result", "judge", "steps[b] + 1 == limit || ", ""),
+    ("wrong result", "judge", " || objective[b] - found <= tol * found", ""),
+    ("wrong result", "judge", "if (n_empty == 0) objective[b] = found;", "objective[b] = found;"),
+    ("wrong result", "judge", "n_empty ? 2 : ends ? 1 : 0", "ends ? 1 : 0"),
     # shrink_slices: the barriers
     (
         "race",

@@ -56,12 +56,21 @@ def covering_instantiations():
 LTA = tuple(f"lta_update<{kind}>" for kind in FLOATS)
 PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for kind in FLOATS)
 JACOBI = tuple(f"orthogonalise<{kind}, {parts}>" for kind in FLOATS for parts in (1, 2))
-COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
-COVERING |= {"jacobi.cu": JACOBI}
 PRICING = tuple(f"{name}<{kind}>" for name in ("price", "add_up", "changes", "round_off", "bound") for kind in FLOATS)
-COVERING |= {"pricing.cu": (*PRICING, "take")}
 RELABEL = tuple(f"relabel<{kind}, {code}, {group}>" for kind in FLOATS for code in CODES for group in GROUPS)
-COVERING |= {"relabel.cu": RELABEL[::5]}
+BATCHES = tuple(
+    f"{name}<{kind}>" for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse") for kind in FLOATS
+)
+COVERING = {
+    "membership.cu": covering_instantiations(),
+    "relabel.cu": RELABEL[::5],
+    "pricing.cu": (*PRICING, "take"),
+    "slices.cu": SOME_SLICES,
+    "jacobi.cu": JACOBI,
+    "lta.cu": LTA,
+    "pairs.cu": PAIRS,
+    "batches.cu": (*BATCHES, "judge"),
+}
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES, "relabel.cu": RELABEL}
 
 

@@ -10,9 +10,11 @@ from sklearn.cluster import KMeans as Peer
 
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
-from gpuensemble._kernels.cpu import features as cpu_features
-from gpuensemble._kernels.cpu import lloyd as cpu_lloyd
 from gpuensemble._kernels.cpu import tiles, vector
+from gpuensemble._kernels.cpu.features import batches as cpu_batches
+from gpuensemble._kernels.cpu.features import lloyd as cpu_lloyd
+from gpuensemble._kernels.cpu.features import steps as cpu_features
+from gpuensemble._kmeans.features import batches
 from gpuensemble._kmeans.features import distances as measures
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.features import seeding as feature_seeding
@@ -181,20 +183,20 @@ def test_the_same_seed_is_the_same_partition_everywhere(xp, distance, dtype):
 def test_rows_left_out_are_those_that_keep_their_label(seed, distance, k, sparse):
     X = suited(sparse_table(n=200, d=4, seed=seed, groups=3) + (0 if sparse else 0.5), distance)
     prepared = measures.prepare(to(np, X, sparse), distance)
-    start = feature_seeding.positions_of(prepared, prepared.dense(0, k))
+    start = feature_seeding.positions_of(prepared, prepared.dense(np.arange(k)))
     skipping = features._lloyd(prepared, features._placed(prepared, start, np.ones(1)), 100, 0)
-    state, position, empty = features._placed(prepared, features._given(prepared, skipping.centers), np.ones(1))
-    features._step(prepared, state, measures.tables(prepared, position, empty), None)
-    assert (state.labels == skipping.labels).all()
+    _, position, empty, _ = features._placed(prepared, features._given(prepared, skipping.centers), np.ones(1))
+    found = measures.tables(prepared, position, empty)
+    costs = measures.scores(prepared, found, 0, len(X)) + found.offset.astype(prepared.dtype)
+    assert (costs.argmin(1) == skipping.labels).all()
 
 
 def test_few_rows_are_looked_at_near_the_end(monkeypatch):
     looked_at, open_rows = [], cpu_features.open_rows
 
     def spy(*args):
-        rows = open_rows(*args)
-        looked_at.append(len(rows))
-        return rows
+        looked_at.append(open_rows(*args))
+        return looked_at[-1]
 
     monkeypatch.setattr(cpu_features, "open_rows", spy)
     X = table(n=2000)
@@ -214,26 +216,28 @@ def test_an_emptied_cluster_gets_the_farthest_row(xp, sparse):
 
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_sparse_rows_are_made_dense_only_as_centres(monkeypatch, distance):
-    made_dense, dense = [], Csr.dense
-    monkeypatch.setattr(Csr, "dense", lambda part, *span: made_dense.append(span) or dense(part, *span))
+    made_dense, csr_rows = [], cpu_batches.csr_rows
+    monkeypatch.setattr(Csr, "dense", None)
+    monkeypatch.setattr(
+        cpu_batches, "csr_rows", lambda part, rows: made_dense.append(len(rows)) or csr_rows(part, rows)
+    )
     X = suited(sparse_table(n=200), distance)
     for init in ("k-means++", "random", np.repeat([0, 2], 100)):  # the last one leaves a cluster empty
         kmeans(to(np, X, True), 3, np.random.default_rng(0), distance=distance, init=init)
     assert made_dense
-    assert max(end - begin for begin, end in made_dense) <= 3
+    assert max(made_dense) <= 3
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_costs_of_labels_are_those_of_all_clusters(xp, monkeypatch, distance, sparse):
-    monkeypatch.setattr(measures, "CHUNK", 100)
+def test_the_costs_of_labels_are_those_of_all_clusters(xp, distance, sparse):
     rng = np.random.default_rng(0)
     X, label = suited(sparse_table(n=90), distance), xp.asarray(rng.integers(0, 4, 90))
     blocks = [(to(xp, X[:, :4], sparse), 2.0, xp.asarray(rng.random(90) < 0.7)), (to(xp, X[:, 4:], sparse), 0.5, None)]
     prepared = measures.prepare(blocks, distance)
     position = [xp.asarray(rng.random((4, width))) for width in (4, 3)]
     found = measures.tables(prepared, position, xp.zeros(4, bool))
-    of_all = measures.scores(found, prepared.dense(0, 90), 0, 90)
+    of_all = measures.scores(prepared, found, 0, 90)
     own = measures.own_scores(prepared, found, label)
     np.testing.assert_allclose(to_host(own), to_host(of_all)[np.arange(90), to_host(label)])
 
@@ -284,7 +288,7 @@ def test_far_from_the_origin_nothing_is_lost(xp):
 def test_row_blocks_equal_the_whole(xp, monkeypatch):
     X = table(n=300)
     whole = kmeans(to(xp, X), 6, np.random.default_rng(0))
-    monkeypatch.setattr(measures, "CHUNK", 100)
+    monkeypatch.setattr(batches, "memory", lambda device: 4 * 16 * 6 * 7)
     monkeypatch.setattr(cpu_features, "BLOCK", 7)
     for sparse in (False, True):
         found = kmeans(to(xp, X, sparse), 6, np.random.default_rng(0))

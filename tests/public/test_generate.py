@@ -16,6 +16,7 @@ from gpuensemble import communities, generate, metrics, neighbors
 from gpuensemble._array import threads
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._array.random import generators
+from gpuensemble.generate import kmeans as kmeans_partitions
 from support import check
 
 MAKERS = {
@@ -416,3 +417,29 @@ def test_masked_features_are_refused():
     for make in (generate.random_k, generate.neighbor_graph, generate.subsample):
         with pytest.raises(ValueError, match=r"^`X` must have no masked entry, got 1\.$"):
             make(X, 2, device="cpu")
+
+
+KMEANS = ("random_k", "random_features", "row_segments")
+
+
+@pytest.mark.parametrize("name", KMEANS)
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_a_dtype_is_that_of_features_which_come_in_it(xp, name, kind):
+    """Labels are those of features that were cast by the caller; None leaves float32 and float64 as they are."""
+    X = table(n=90)
+    options = {"n_partitions": 5, "random_state": 2, "device": "cpu" if xp is np else "cuda"}
+    for dtype in ("float32", "float64"):
+        asked = MAKERS[name](kind(X), dtype=dtype, **options)
+        np.testing.assert_array_equal(asked, MAKERS[name](kind(X.astype(dtype)), **options))
+        np.testing.assert_array_equal(asked, MAKERS[name](kind(X.astype(dtype)), dtype=np.dtype(dtype), **options))
+
+
+@pytest.mark.parametrize("name", KMEANS)
+def test_the_type_of_the_products_is_the_one_asked_for(name, monkeypatch):
+    seen, prepare = [], kmeans_partitions.prepare
+    monkeypatch.setattr(kmeans_partitions, "prepare", lambda X, *rest: seen.append(X.dtype.name) or prepare(X, *rest))
+    for dtype in ("float32", "float64", None):
+        MAKERS[name](table(n=60), n_partitions=5, device="cpu", dtype=dtype)
+    assert list(dict.fromkeys(seen)) == ["float32", "float64"]
+    with pytest.raises(ValueError, match=r"`dtype` must be .*'float16'"):
+        MAKERS[name](table(n=60), n_partitions=5, device="cpu", dtype="float16")

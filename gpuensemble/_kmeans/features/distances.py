@@ -5,14 +5,10 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gpuensemble._array.csr import Csr, column_sums, row_sums
-from gpuensemble._array.csr import dense as dense_rows
-from gpuensemble._array.devices import Array, namespace
-from gpuensemble._array.threads import spans
+from gpuensemble._array.csr import Csr, column_sums, entries, row_sums, squared_norms
+from gpuensemble._array.devices import Array, device_of, namespace
+from gpuensemble._kernels.batches import twin
 from gpuensemble._kernels.distances import KINDS, SmoothedKullbackLeibler, SquaredEuclidean
-
-CHUNK = 1 << 23  # entries of a row block and of the scores of its rows
-
 
 DISTANCES = ("sqeuclidean", "cosine", "kl")
 
@@ -40,6 +36,7 @@ class Features(NamedTuple):
     distances: list[str]
     measures: list[SquaredEuclidean]  # what measures each of these distances
     constants: list  # of each part, times its weight
+    largest: list  # on a device, which needs it in each run: `largest_entries` of each part
     square: Array
 
     @property
@@ -80,15 +77,10 @@ class Features(NamedTuple):
         """Put the blocks of both into one."""
         return Features(*(one + two for one, two in zip(self, other, strict=True)))  # lists; then squared norms
 
-    def dense(self, begin: int, end: int) -> list:
-        """Return rows begin .. end - 1 of each part as a dense array."""
-        return [dense_rows(part, begin, end) for part in self.parts]
-
-    def row_blocks(self, n_scores: int) -> Iterator[tuple[int, int, list]]:
-        """Yield (begin, end, dense rows), with room for n_scores more columns."""
-        rows = max(1, CHUNK // (n_scores + sum(part.shape[1] for part in self.parts)))
-        for span in spans(len(self.square), rows):
-            yield span.start, span.stop, self.dense(span.start, span.stop)
+    def dense(self, rows: Array) -> list:
+        """Return the named rows, few of them, of each part as a dense array."""
+        rows = rows.astype("int64", copy=False)
+        return [twin(rows).csr_rows(part, rows) if isinstance(part, Csr) else part[rows] for part in self.parts]
 
 
 class CenterTables(NamedTuple):
@@ -107,16 +99,17 @@ def prepare(X: Any, distance: str) -> Features:
     blocks = [FeatureBlock(*block) for block in X] if isinstance(X, list) else [FeatureBlock(X)]
     distances = [block.distance or distance for block in blocks]
     cleared = [_cleared(block, name == "sqeuclidean") for block, name in zip(blocks, distances, strict=True)]
-    parts, means = [part for part, _ in cleared], [mean for _, mean in cleared]
+    parts, means = [_laid_out(part) for part, _ in cleared], [mean for _, mean in cleared]
     weights, present = [float(block.weight) for block in blocks], [block.present for block in blocks]
     measures = [_measure(*one) for one in zip(distances, parts, [block.smoothing for block in blocks], strict=True)]
-    squares = [row_sums(part, lambda x, *_: x * x) for part in parts]
+    squares = [squared_norms(part) for part in parts]
     constants = [
         weight * measure.constant(part, square)
         for measure, weight, part, square in zip(measures, weights, parts, squares, strict=True)
     ]
     square = _add(weight * square for weight, square in zip(weights, squares, strict=True))
-    return Features(parts, weights, means, present, distances, measures, constants, square)
+    largest = [None if device_of(square) == "cpu" else largest_entries(part) for part in parts]
+    return Features(parts, weights, means, present, distances, measures, constants, largest, square)
 
 
 def tables(features: Features, position: list, empty: Array) -> CenterTables:
@@ -155,9 +148,17 @@ def shifts(features: Features, before: list, after: list) -> Array:
     return _add(weight * square for weight, square in zip(features.weights, squares, strict=True)) ** 0.5
 
 
-def scores(found: CenterTables, blocks: list, begin: int, end: int) -> Array:
-    """Return what each cluster costs each row, by rows, less what is the same for all rows or for all clusters."""
-    out = _add(block @ table.T for block, table in zip(blocks, found.tables, strict=True))
+def scores(features: Features, found: CenterTables, begin: int, end: int) -> Array:
+    """Return what each cluster costs rows begin .. end - 1, less what is the same for all rows or for all clusters."""
+    out: Any = None
+    for part, table in zip(features.parts, found.tables, strict=True):
+        if isinstance(part, Csr):
+            turned, added = namespace(table).ascontiguousarray(table.T), out is not None
+            out = namespace(table).empty((end - begin, len(table)), table.dtype) if out is None else out
+            twin(table).csr_scores(part, begin, turned, added, out)
+        else:
+            product = part[begin:end] @ table.T
+            out = product if out is None else out + product
     for present, offset in found.partial:
         out = out + present[begin:end, None] * offset
     return out
@@ -177,10 +178,35 @@ def own_scores(features: Features, found: CenterTables, label: Array) -> Array:
 
 def without_rounding(features: Features, costs: Array) -> Array:
     """Set costs to 0 where they may be nothing but rounding errors of their terms."""
-    xp, size = namespace(costs), abs(features.constant)
+    return namespace(costs).where(costs <= rounding(features), 0, costs)
+
+
+def rounding(features: Features) -> Array:
+    """Return how large the cost of each row may be that is nothing but rounding errors of its terms."""
+    size = abs(features.constant)
     if "kl" in features.distances:  # the constant of a row that is all in one column is 0, unlike its terms
         size = size + features.square**0.5
-    return xp.where(costs <= 64 * float(xp.finfo(features.dtype).eps) * size, 0, costs)
+    return 64 * float(namespace(size).finfo(features.dtype).eps) * size
+
+
+def largest_entries(part: Any) -> Array:
+    """Return the size of the largest entry of each column, or of all columns of a sparse part, in float64."""
+    xp, values = namespace(entries(part)), entries(part)
+    if not values.size:
+        return xp.zeros(part.shape[1])
+    size = xp.maximum(values.max(0), -values.min(0)).astype("float64")
+    return size + xp.zeros(part.shape[1])
+
+
+def _laid_out(part: Any) -> Any:
+    """Return a part of features as kernels of a device take it; on the CPU as it is."""
+    if device_of(entries(part)) == "cpu":
+        return part
+    xp = namespace(entries(part))
+    if not isinstance(part, Csr):
+        return xp.ascontiguousarray(part)
+    indices, indptr = part.indices.astype("int32", copy=False), part.indptr.astype("int64", copy=False)
+    return part._replace(data=xp.ascontiguousarray(part.data), indices=indices, indptr=indptr)
 
 
 def _add(values: Any) -> Array:

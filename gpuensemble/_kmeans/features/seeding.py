@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
-from gpuensemble._kernels.cpu import features as cpu_features
+from gpuensemble._kernels.cpu.features import steps as cpu_features
 from gpuensemble._kmeans.features import distances
 from gpuensemble._kmeans.features.distances import Features
 
@@ -15,26 +15,33 @@ def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
     """Choose rows by greedy k-means++, and return their positions.
 
     Each is the best of a few that are drawn with probability proportional to cost. There are fewer than k if no cost is
-    left.
+    left. On a device nothing comes to the host until all are chosen.
     """
     weight = weight if features.whole is None else weight * features.whole
     rows = seed_rows(len(features.square), k, rng)
     if rows is not None:
         rows = to_device(rows, device_of(weight))
         features, weight = features.take(rows), weight if len(weight) == 1 else weight[rows]
-    xp = namespace(features.square)
-    costs = xp.full(len(features.square), xp.inf)
+    xp, n_tries = namespace(features.square), 2 + int(math.log(k))
+    places = to_device(rng.random(1 + (k - 1) * n_tries), device_of(weight))
+    costs, noise = xp.full(len(features.square), xp.inf), distances.rounding(features)
     potential = xp.ones(len(costs)) * weight
-    drawn: list = []
-    while len(drawn) < k and float(potential.max()) > 0:
-        rows = _draw(potential, 2 + int(math.log(k)) if drawn else 1, rng)
-        position = positions_of(features, features.take(rows).dense(0, len(rows)))
-        new = xp.minimum(costs, _costs_of_all(features, position))
-        best = int((new * weight).sum(1).argmin())
-        drawn.append([part[best : best + 1] for part in position])
-        costs = new[best]
-        potential = costs * weight
-    return [xp.concatenate(rows) for rows in zip(*drawn, strict=True)]
+    drawn, left = [], []
+    for i in range(k):
+        most = potential.max()
+        left.append(most > 0)
+        if device_of(weight) == "cpu" and not left[-1]:
+            break
+        tries = places[:1] if i == 0 else places[1 + (i - 1) * n_tries : 1 + i * n_tries]
+        position = positions_of(features, features.dense(_draw(potential, most, tries)))
+        new = xp.minimum(costs, _costs_of_all(features, position, noise))
+        best = (new if len(weight) == 1 else new * weight).sum(1).argmin().reshape(1)
+        drawn.append([part[best] for part in position])
+        costs = new[best][0]
+        potential = costs if len(weight) == 1 else costs * weight
+    found = [xp.concatenate(rows) for rows in zip(*drawn, strict=True)]
+    n_found = int(xp.stack(left).sum())
+    return [part[:n_found] for part in found]
 
 
 def random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
@@ -42,7 +49,7 @@ def random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
     xp = namespace(features.square)
     whole = xp.arange(len(features.square)) if features.whole is None else xp.nonzero(features.whole)[0]
     rows = whole[to_device(rng.choice(len(whole), min(k, len(whole)), replace=False), device_of(whole))]
-    return positions_of(features, features.take(rows).dense(0, len(rows)))
+    return positions_of(features, features.dense(rows))
 
 
 def seed_rows(n: int, k: int, rng: Any) -> Any:
@@ -51,26 +58,25 @@ def seed_rows(n: int, k: int, rng: Any) -> Any:
     return None if n <= size else rng.choice(n, size, replace=False)
 
 
-def _costs_of_all(features: Features, position: list) -> Array:
-    """Return the distance of each centre, by rows, from each row, by columns."""
+def _costs_of_all(features: Features, position: list, noise: Array) -> Array:
+    """Return the distance of each centre, by rows, from each row, by columns; what may be noise is 0."""
     xp = namespace(features.square)
     found = distances.tables(features, position, xp.zeros(len(position[0]), bool))
     if device_of(found.offset) == "cpu":
         scores = cpu_features.scores(features, found)
     else:
-        blocks = features.row_blocks(len(found.offset))
-        scores = xp.concatenate([distances.scores(found, rows, begin, end) for begin, end, rows in blocks])
-    return distances.without_rounding(features, features.constant + found.offset[:, None] + scores.T)
+        scores = distances.scores(features, found, 0, len(features.square))
+    costs = features.constant + found.offset[:, None] + scores.T
+    return xp.where(costs <= noise, 0, costs)
 
 
-def _draw(potential: Array, n: int, rng: Any) -> Array:
-    """Draw rows with probability proportional to their potential, which is rounded so that prefix sums are exact."""
+def _draw(potential: Array, most: Array, places: Array) -> Array:
+    """Return rows at places, 0 to 1, of their potentials one after another, rounded so that prefix sums are exact."""
     xp = namespace(potential)
-    scale = 2.0**62 / (len(potential) * float(potential.max()))
+    scale = 2.0**62 / (len(potential) * xp.where(most > 0, most, 1))
     ends = xp.cumsum((potential * scale).astype("int64"))
-    total = int(ends[-1])  # a bounded integer would use up more draws for some totals than for others
-    places = [min(int(place * total), total - 1) for place in rng.random(n).tolist()]
-    return xp.searchsorted(ends, xp.asarray(places), side="right")
+    total = ends[-1:]  # a bounded integer would use up more draws for some totals than for others
+    return xp.searchsorted(ends, xp.minimum((places * total).astype("int64"), total - 1), side="right")
 
 
 def positions_of(features: Features, centers: list) -> list:

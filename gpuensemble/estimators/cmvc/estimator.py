@@ -181,8 +181,8 @@ class CMVC(Consensus):
         Parameters
         ----------
         views : list of n x d_v matrices
-            As in `ConsensusClustering.fit`, in any mix. A sparse view stays sparse; on a GPU a block of its rows at a
-            time is made dense. A dense row of NaN is a sample that is absent from the view.
+            As in `ConsensusClustering.fit`, in any mix. A sparse view stays sparse. A dense row of NaN is a sample that
+            is absent from the view.
         y : ignored
             Here for scikit-learn's pipelines.
         present : n x views booleans, optional
@@ -208,15 +208,16 @@ class CMVC(Consensus):
         dealer, rng = generators(self.random_state, 2)
         recipe = self._recipe()
         views.refuse_too_large(checked, recipe, device)
-        parts = list(views.subviews(checked, recipe, dealer))
-        rule = "have a feature other than 0 in a sub-view"
-        views.refuse_unseen([part.present[0] for part in parts], range(n), rule, "without")
+        in_turn = threads.each if device == "cpu" else map
         with threads.one_blas_thread():
-            in_turn = threads.each if device == "cpu" else map
+            parts = views.subviews(checked, recipe, dealer, in_turn)
+            rule = "have a feature other than 0 in a sub-view"
+            views.refuse_unseen([part.present[0] for part in parts], range(n), rule, "without")
             plan = Plan(
                 self.n_clusters, self.distance, float(self.trade_off), self.update, self.n_init, self.max_iter, in_turn
             )
-            found = run(parts, *start(parts, plan, rng), plan, self.verbose)
+            base, first, table = start(parts, plan, rng)
+            found = run(parts, base, first, plan, self.verbose, table)
         self._store(found, device, home)
 
     def _recipe(self) -> views.Recipe:
@@ -266,8 +267,8 @@ def _entries(given: Any) -> list:
     return [csr.entries(X) for X in given] if isinstance(given, list | tuple) else []
 
 
-def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition], Array]:
-    """Find base partitions by k-means alone (Algorithm 3, line 1), and a first consensus, the best of some starts."""
+def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition], Array, InMemory]:
+    """Find base partitions by k-means alone (Algorithm 3, line 1), a first consensus, the best of some, and a table."""
     *rngs, last = generators(rng, len(parts) + 1)
 
     def alone(part: Features, rng: Any) -> Partition:
@@ -280,12 +281,13 @@ def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition],
     by = _costs(table, "category")
     seeds = [seeding.plus_plus(sample, by, plan.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
     starts = [seed.labels(table.block, by) for seed in seeds]
-    return base, min((fuse(table, start, plan, TRIAL_ITERATIONS) for start in starts), key=lambda run: run[1])[0]
+    tried = [fuse(table, start, plan, TRIAL_ITERATIONS) for start in starts]
+    return base, min(tried, key=lambda run: run[1])[0], table
 
 
-def run(parts: list[Features], base: list[Partition], labels: Array, plan: Plan, verbose: int = 0) -> Run:
-    """Run Algorithm 3 of CMVC, from base partitions and a consensus of them."""
-    fused, _ = fuse(whole(membership(base)), labels, plan)
+def run(parts: list, base: list[Partition], labels: Array, plan: Plan, verbose: int = 0, table: Any = None) -> Run:
+    """Run Algorithm 3 of CMVC, from base partitions and a consensus of them; `table` is that of the base partitions."""
+    fused, _ = fuse(whole(membership(base)) if table is None else table, labels, plan)
     path = []
     for _ in with_bar(range(plan.max_iter), "iterations", verbose, plan.max_iter):
         labels = fused

@@ -1,6 +1,6 @@
 """Views are feature matrices of the same samples, which a sample may be absent from; sub-views have random columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gpuensemble._array import checks, csr, random
@@ -119,21 +119,28 @@ class Recipe(NamedTuple):
     smoothing: float = 0.0
 
 
-def subviews(views: list[View], recipe: Recipe, rng: Any) -> Iterator[Features]:
-    """Yield random columns of each view, n_subviews times; a column is used as often as any other, or once more.
+def subviews(views: list[View], recipe: Recipe, rng: Any, in_turn: Callable = map) -> list[Features]:
+    """Return random columns of each view, n_subviews times; a column is used as often as any other, or once more.
 
     For "cosine" and "kl" a row that is all zero in the columns of a sub-view is absent from it, and a sub-view in which
-    no row is present is left out.
+    no row is present is left out. `in_turn` is `map`, or that of a pool of threads.
     """
-    for X, present in views:
-        d, size = X.shape[1], _width(X, recipe)
-        for chosen in random.deal(d, size, recipe.n_subviews, rng):
-            part = X if size == d else csr.columns(X, to_device(chosen, device_of(csr.entries(X))))
-            zero = None if recipe.distance == "sqeuclidean" else csr.zero_rows(part)
-            seen = present if zero is None or not bool(zero.any()) else _both(present, ~zero)
-            if seen is None or bool(seen.any()):
-                part = csr.scaled(part, squared=recipe.distance != "kl") if recipe.scale_rows else part
-                yield prepare([FeatureBlock(part, present=seen, smoothing=recipe.smoothing)], recipe.distance)
+    hands = [random.deal(view.X.shape[1], _width(view.X, recipe), recipe.n_subviews, rng) for view in views]
+    dealt = [(view, chosen) for view, hand in zip(views, hands, strict=True) for chosen in hand]
+    found = in_turn(lambda one: _subview(one[0], one[1], recipe), dealt)
+    return [part for part in found if part is not None]
+
+
+def _subview(view: View, chosen: Any, recipe: Recipe) -> Features | None:
+    """Return the chosen columns of a view as features, or None if no row is present in them."""
+    X, present = view
+    part = X if len(chosen) == X.shape[1] else csr.columns(X, to_device(chosen, device_of(csr.entries(X))))
+    zero = None if recipe.distance == "sqeuclidean" else csr.zero_rows(part)
+    seen = present if zero is None or not bool(zero.any()) else _both(present, ~zero)
+    if seen is not None and not bool(seen.any()):
+        return None
+    part = csr.scaled(part, squared=recipe.distance != "kl") if recipe.scale_rows else part
+    return prepare([FeatureBlock(part, present=seen, smoothing=recipe.smoothing)], recipe.distance)
 
 
 def refuse_too_large(views: list[View], recipe: Recipe, device: str) -> None:

@@ -130,7 +130,7 @@ def _changes(before, after, offsets, low, high, size):
                 entry = np.float64(after[c, k])
                 change = entry - np.float64(before[c, k])
                 if np.isnan(change):  # infinite before and after
-                    change = 0.0
+                    change = np.float64(0)
                 low[i, k], high[i, k] = min(low[i, k], change), max(high[i, k], change)
                 if abs(entry) < np.inf:
                     size[i, k] = max(size[i, k], abs(entry))

@@ -5,13 +5,16 @@ margin, second distance minus first, is more than the shifts since it was last l
 cosine distance |x| - x.u the same holds of the distance divided by |x|, with u the unit vectors of the centres.
 """
 
+import math
+
 import numpy as np
 
 from gpuensemble._array.csr import Csr
-from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded
 from gpuensemble._kernels.cpu.vector import add_scaled_rows, cheapest
 
+TINY = 1e-300
 BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sums are updated
 
 
@@ -26,7 +29,9 @@ def step(features, state, found, shift) -> int:
     buffers = [
         None if isinstance(part, Csr) else np.empty((BLOCK, part.shape[1]), part.dtype) for part in features.parts
     ]
-    rows = np.arange(len(state.labels)) if shift is None else open_rows(state.labels, state.margin, shift)
+    rows = np.arange(len(state.labels))
+    if shift is not None:
+        rows = rows[: open_rows(state.labels, state.margin, shift, rows)]
     moved = 0
     for begin in range(0, len(rows), BLOCK):
         chosen = rows[begin : begin + BLOCK]
@@ -122,23 +127,24 @@ def _move(features, state, chosen, before):
 
 
 @kernel
-def open_rows(labels, margin, shift):
-    """Return the rows whose margin is used up by what their own centre and the fastest other one have moved."""
-    fastest, second = 0, 0.0
+def open_rows(labels, margin, shift, rows):
+    """Find the rows whose margin is used up by what their own centre and the fastest other one have moved.
+
+    They are put into `rows`; it returns how many there are."""
+    fastest, second, m = 0, 0.0, 0
     for k in range(1, len(shift)):
         if shift[k] > shift[fastest]:
             fastest = k
     for k in range(len(shift)):
-        if k != fastest:
-            second = max(second, shift[k])
-    rows, m = np.empty(len(labels), np.intp), 0
+        if k != fastest and shift[k] > second:
+            second = shift[k]
     for x in range(len(labels)):
         label = labels[x]
         if label >= 0:
             margin[x] -= shift[label] + (second if label == fastest else shift[fastest])
         rows[m] = x
         m += label < 0 or not margin[x] > 0
-    return rows[:m]
+    return m
 
 
 @kernel
@@ -146,11 +152,17 @@ def count_rows(labels, present, weight, counts, masses):
     """Find number and weight of the rows of each cluster; unless `present` is None, of those that are present."""
     for c in range(len(counts)):
         counts[c], masses[c] = 0, 0.0
-    step = min(1, len(weight) - 1)  # 0: one weight for all
+    step = 0 if len(weight) == 1 else 1  # one weight for all
     for x in range(len(labels)):
         if labels[x] >= 0 and (present is None or present[x]):
             counts[labels[x]] += 1
             masses[labels[x]] += weight[x * step]
+
+
+@inner
+def _root(square):
+    """Return the square root of what is not negative but for rounding."""
+    return math.sqrt(square) if square > 0 else 0.0
 
 
 @kernel
@@ -169,11 +181,12 @@ def choose(scores, offset, k, chosen, square, squared, rounding, labels, margin)
         if second == np.inf:
             margin[x] = np.inf
         elif squared:
-            reach = np.sqrt(max(0.0, square[x] + least)) + np.sqrt(max(0.0, square[x] + second))
+            reach = _root(square[x] + least) + _root(square[x] + second)
             error = rounding * (square[x] + abs(least) + abs(second))
-            margin[x] = (second - least - error) / max(reach, 1e-300)
+            margin[x] = (second - least - error) / (reach if reach > TINY else TINY)
         else:
-            margin[x] = (second - least) / max(np.sqrt(square[x]), 1e-300) - rounding
+            reach = _root(square[x])
+            margin[x] = (second - least) / (reach if reach > TINY else TINY) - rounding
     return moved
 
 
@@ -192,7 +205,7 @@ def sparse_scores(data, indices, indptr, chosen, table, first, out):
 
 @kernel
 def move_dense(part, chosen, before, labels, weight, total):
-    step = min(1, len(weight) - 1)  # 0: one weight for all
+    step = 0 if len(weight) == 1 else 1  # one weight for all
     for j in range(len(chosen)):
         x, old = chosen[j], before[j]
         if old != labels[x]:
@@ -207,7 +220,7 @@ def move_dense(part, chosen, before, labels, weight, total):
 
 @kernel
 def move_sparse(data, indices, indptr, chosen, before, labels, weight, total):
-    step = min(1, len(weight) - 1)
+    step = 0 if len(weight) == 1 else 1
     for j in range(len(chosen)):
         x, old = chosen[j], before[j]
         if old != labels[x]:

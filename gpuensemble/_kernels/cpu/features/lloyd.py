@@ -3,13 +3,14 @@
 On small data most of the time would go into the calls between two steps. A compiled loop has none, and holds no lock.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuensemble._array.csr import Csr, OneHot
-from gpuensemble._kernels.cpu import features as steps
 from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.features import steps
 from gpuensemble._kernels.cpu.tiles import DOT_ROWS, aligned, dot_width
 from gpuensemble._kernels.cpu.vector import dot_rows
 from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
@@ -42,29 +43,44 @@ class Labelled(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """A `Workspace` holds tables of costs, and has room for the scores of some rows."""
+    """A `Workspace` holds tables of costs, and has room for the scores of some rows.
+
+    What a kernel would make for itself is made here: Numba compiles `np.empty` anew for each of its types.
+    """
 
     table: Any
     space: Any
     offset: Any
     lacking: float
     rounding: float
+    rows: Any  # n of them, and their labels before
+    before: Any
+    own: Any  # k: the offsets of block and guide, and what sums are divided by
+    guide_own: Any
+    size: Any
+    guide_size: Any
+    guide_table: Any
 
 
 class Stop(NamedTuple):
-    """This says when to stop; `total` is the weighted sum of the rows' constants."""
+    """This says when to stop; totals are the weighted sums of the rows' constants, of the block and of the guide."""
 
     total: float
+    of_guide: float
     objective: float
     limit: int
     tol: float
 
 
-def advance(features: Any, state: Any, position: list, empty: Any, shift: Any, stop: Stop) -> tuple[int, int, float]:
+def advance(
+    features: Any, state: Any, position: list, empty: Any, shift: Any, stop: Stop, placed: bool
+) -> tuple[int, int, float, list[float] | None]:
     """Take steps until no row moves, a cluster is empty, or the objective falls too little, `stop.limit` at most.
 
-    Labels, sums, counts and masses are then those of the last step, and positions those that it used. The call returns
-    how many steps there were, how many rows the last one moved, and the objective before it.
+    If the centres are not `placed`, it puts them at the means of the rows that have a label; there are no steps if one
+    of the clusters is empty. Labels, sums, counts and masses are then those of the last step, and positions those that
+    it used. The call returns how many steps there were, how many rows the last one moved, the objective before it, and
+    what each block costs after it, or None if a cluster is empty.
 
     What there is not is None: Numba leaves out what it is for, and compiles what the data need.
     """
@@ -72,22 +88,21 @@ def advance(features: Any, state: Any, position: list, empty: Any, shift: Any, s
     sparse = (part.data, part.indices, part.indptr.astype(np.int64, copy=False)) if isinstance(part, Csr) else None
     dense = np.ascontiguousarray(part) if sparse is None else None
     clusters = [
-        Clusters(*parts)
-        for parts in zip(
-            *([kind == "cosine" for kind in features.distances], features.weights),
-            *(state.sums, state.counts, state.masses, position),
-            strict=True,
+        Clusters(distance == "cosine", *parts)
+        for distance, *parts in zip(
+            features.distances, features.weights, state.sums, state.counts, state.masses, position, strict=True
         )
     ]
     guided = len(clusters) > 1
     work, buffer = _workspace(features, len(empty), dense)
-    return _advance(
+    n_steps, moved, objective, n_empty, *costs = _advance(
         *(dense, sparse, buffer, None if present is None else np.ascontiguousarray(present)),
         *(clusters[0], _background(features, 0)),
         *((clusters[1], _background(features, 1), features.parts[1].indices) if guided else (None, None, None)),
         *(True if agreement else None, Labelled(state.labels, state.margin, state.weight, features.square)),
-        *(work, stop, empty, shift, features.bounded),
+        *(work, stop, empty, shift, features.bounded, not placed),
     )
+    return n_steps, moved, objective, None if n_empty else costs[: len(clusters)]
 
 
 def _background(features: Any, i: int) -> np.ndarray | None:
@@ -105,7 +120,22 @@ def _workspace(features: Any, k: int, dense: Any) -> tuple[Workspace, Any]:
     width = space.shape[1] if dense is None else dot_width(k, dtype)
     table = aligned((features.parts[0].shape[1], width or k), dtype)
     buffer = None if width else np.empty((len(space), dense.shape[1]), dtype)
-    return Workspace(table, space, offset, LACKING[dtype.name], steps.rounding_of(dtype)), buffer
+    guide = [np.empty((part.shape[1], k), dtype) for part in features.parts[1:]]
+    work = Workspace(
+        table=table,
+        space=space,
+        offset=offset,
+        lacking=LACKING[dtype],
+        rounding=steps.rounding_of(dtype),
+        rows=np.empty(len(features.square), np.intp),
+        before=np.empty(len(features.square), np.int32),
+        own=np.empty(k),
+        guide_own=np.zeros(k),
+        size=np.empty(k),
+        guide_size=np.empty(k),
+        guide_table=guide[0] if guide else None,
+    )
+    return work, buffer
 
 
 @kernel
@@ -126,29 +156,59 @@ def _advance(  # noqa: PLR0912
     empty,
     shift,
     bounded,
+    from_labels,
 ):
-    k, objective, space, n_steps = len(block.sums), stop.objective, work.space, 0
-    own, guide_own, size, guide_size = np.empty(k), np.zeros(k), np.empty(k), np.empty(k)
-    before, squared = np.empty(len(labelled.labels), np.int32), behind is None and not block.cosine
-    fill_tables(block.cosine, behind, None, block.position, block.weight, work.lacking, work.table, own)
-    if guide is not None:
-        guide_table = np.empty((guide.sums.shape[1], k), space.dtype)
-        fill_tables(
-            guide.cosine, guide_behind, shares, guide.position, guide.weight, work.lacking, guide_table, guide_own
-        )
+    k, objective, space, n_steps, moved = len(block.sums), stop.objective, work.space, 0, 0
+    own, guide_own, size, guide_size = work.own, work.guide_own, work.size, work.guide_size
+    before, squared = work.before, behind is None and not block.cosine
+    cost, guide_cost = 0.0, 0.0
+    if from_labels:
+        _sum_up(dense, sparse, held, work, labelled, block, guide)
     while True:
+        if from_labels or n_steps:
+            n_empty = _counted(present, labelled, block, guide)
+            cost = _positive(
+                stop.total - block.weight * saved_by(block.cosine, behind, None, block.sums, block.mass, size)
+            )
+            if guide is not None:
+                saved = saved_by(guide.cosine, guide_behind, shares, guide.sums, guide.mass, guide_size)
+                guide_cost = _positive(stop.of_guide - guide.weight * saved)
+            found = cost + guide_cost
+            ends = moved == 0 or n_steps == stop.limit or objective - found <= stop.tol * found
+            if n_empty or (n_steps and ends):
+                return n_steps, moved, objective, n_empty, cost, guide_cost
+            if n_steps:
+                objective = found
+            for c in range(k):
+                shift[c], empty[c] = 0.0, False
+            place(behind, None, block.sums, size, block.weight, block.position, shift)
+            if guide is not None:
+                place(guide_behind, shares, guide.sums, guide_size, guide.weight, guide.position, shift)
+            for c in range(k):
+                shift[c] = math.sqrt(shift[c]) if bounded and n_steps else np.inf
+        fill_tables(block.cosine, behind, None, block.position, block.weight, work.lacking, work.table, own)
+        if guide is not None:
+            fill_tables(
+                guide.cosine,
+                guide_behind,
+                shares,
+                guide.position,
+                guide.weight,
+                work.lacking,
+                work.guide_table,
+                guide_own,
+            )
         n_steps += 1
         for c in range(k):
             work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if present is None else 0.0)
-        unsure = steps.open_rows(labelled.labels, labelled.margin, shift)
-        moved = 0
-        for begin in range(0, len(unsure), len(space)):
-            chosen = unsure[begin : begin + len(space)]
+        n_open, moved = steps.open_rows(labelled.labels, labelled.margin, shift, work.rows), 0
+        for begin in range(0, n_open, len(space)):
+            chosen = work.rows[begin : begin + len(space) if begin + len(space) < n_open else n_open]
             for j in range(len(chosen)):
                 before[j] = labelled.labels[chosen[j]]
             _scores(dense, sparse, buffer, chosen, work.table, k, space)
             if held is not None:
-                _add_guide(held, chosen, guide_table, space)
+                _add_guide(held, chosen, work.guide_table, space)
             if present is not None:
                 _add_own(present, chosen, own, space)
             labels, margin, square = labelled.labels, labelled.margin, labelled.square
@@ -156,33 +216,19 @@ def _advance(  # noqa: PLR0912
             if behind is None:
                 _move(dense, sparse, held, chosen, before, labelled, block, guide)
         if behind is not None:
-            _sum_up(dense, sparse, held, before, labelled, block, guide)
-        steps.count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
-        if guide is not None:
-            steps.count_rows(labelled.labels, None, labelled.weight, guide.number, guide.mass)
-        n_empty = 0
-        for c in range(k):
-            n_empty += block.number[c] == 0
-        if moved == 0 or n_empty or n_steps == stop.limit:
-            return n_steps, moved, objective
-        found = stop.total - block.weight * saved_by(block.cosine, behind, None, block.sums, block.mass, size)
-        if guide is not None:
-            found -= guide.weight * saved_by(guide.cosine, guide_behind, shares, guide.sums, guide.mass, guide_size)
-        if objective - found <= stop.tol * found:
-            return n_steps, moved, objective
-        objective = found
-        for c in range(k):
-            shift[c] = 0.0
-        place(behind, None, block.sums, size, block.weight, block.position, shift)
-        fill_tables(block.cosine, behind, None, block.position, block.weight, work.lacking, work.table, own)
-        if guide is not None:
-            place(guide_behind, shares, guide.sums, guide_size, guide.weight, guide.position, shift)
-            fill_tables(
-                guide.cosine, guide_behind, shares, guide.position, guide.weight, work.lacking, guide_table, guide_own
-            )
-        for c in range(k):
-            empty[c] = False
-            shift[c] = np.sqrt(shift[c]) if bounded else np.inf
+            _sum_up(dense, sparse, held, work, labelled, block, guide)
+
+
+@inner
+def _counted(present, labelled, block, guide):
+    """Find number and weight of the rows of each cluster, and return how many clusters have none."""
+    steps.count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
+    if guide is not None:
+        steps.count_rows(labelled.labels, None, labelled.weight, guide.number, guide.mass)
+    n_empty = 0
+    for c in range(len(block.number)):
+        n_empty += block.number[c] == 0
+    return n_empty
 
 
 @inner
@@ -232,15 +278,20 @@ def _add_own(present, chosen, own, out):
 
 
 @inner
-def _sum_up(dense, sparse, held, before, labelled, block, guide):
+def _sum_up(dense, sparse, held, work, labelled, block, guide):
     """Make the sums of the clusters anew from the labels."""
     _clear(block.sums)
     if guide is not None:
         _clear(guide.sums)
-    every = np.empty(len(before), np.intp)
-    for x in range(len(before)):
-        every[x], before[x] = x, -1
-    _move(dense, sparse, held, every, before, labelled, block, guide)
+    for x in range(len(work.before)):
+        work.rows[x], work.before[x] = x, -1
+    _move(dense, sparse, held, work.rows, work.before, labelled, block, guide)
+
+
+@inner
+def _positive(cost):
+    """Return a cost, or 0 if rounding has made it less than that."""
+    return cost if cost > 0 else 0.0
 
 
 @inner
@@ -259,9 +310,10 @@ def _move(dense, sparse, held, chosen, before, labelled, block, guide):
     if dense is not None:
         steps.move_dense(dense, chosen, before, labels, weight, block.sums)
     if guide is not None:
-        step = min(1, len(weight) - 1)
+        step = 0 if len(weight) == 1 else 1
         for j in range(len(chosen)):
             x, old = chosen[j], before[j]
-            guide.sums[labels[x], held[x]] += weight[x * step]
-            if old >= 0:
-                guide.sums[old, held[x]] -= weight[x * step]
+            if old != labels[x]:
+                guide.sums[labels[x], held[x]] += weight[x * step]
+                if old >= 0:
+                    guide.sums[old, held[x]] -= weight[x * step]
