@@ -2,24 +2,23 @@
 
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cudasim.shim import ShimError, ShimModule, empty, gxx
 from gpuensemble._kernels.cpu import slices as cpu_slices
+from gpuensemble._kernels.cuda.source import source
 from gpuensemble._linear import thresholding
 
 pytestmark = pytest.mark.skipif(gxx() is None, reason="needs g++ on Linux to compile CUDA kernels for the CPU")
 
 Checked = partial(ShimModule, checked=True)
 ORDERS = ("forward", "reverse")
-KERNELS = Path(__file__).parents[2] / "kernels"
-SOURCE = (KERNELS / "membership.cu").read_text()
-SOURCES = {"shrink_slices": (KERNELS / "slices.cu").read_text()}  # of a kernel that is not in membership.cu
-SOURCES |= {"lta_update": (KERNELS / "lta.cu").read_text()}
-SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), (KERNELS / "pairs.cu").read_text())
+SOURCE = source("membership.cu")
+SOURCES = {"shrink_slices": source("slices.cu")}  # of a kernel that is not in membership.cu
+SOURCES |= {"lta_update": source("lta.cu")}
+SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), source("pairs.cu"))
 C_TYPES = {
     "unsigned char": np.uint8,
     "unsigned short": np.uint16,
@@ -325,11 +324,11 @@ CASES["shrink_slices"] = {
 }
 
 
-def fault(source, kernel, checked=True):
-    """The first thing wrong with a kernel in this source: a kind of error, "wrong result", or None."""
+def fault(text, kernel, checked=True):
+    """The first thing wrong with a kernel in this text: a kind of error, "wrong result", or None."""
     for expression, run in CASES[kernel].items():
         for order in ORDERS:
-            module = ShimModule(source, name_expressions=(expression,), checked=checked, order=order)
+            module = ShimModule(text, name_expressions=(expression,), checked=checked, order=order)
             try:
                 results = run(module.get_function(expression))
             except ShimError as error:
@@ -548,6 +547,6 @@ MUTANTS = [
 
 @pytest.mark.parametrize(("found_by", "kernel", "old", "new"), MUTANTS)
 def test_mutant_is_found(found_by, kernel, old, new):
-    source = SOURCES.get(kernel, SOURCE)
-    assert source.count(old) == 1, "the text to mutate must occur once in the kernel's file"
-    assert fault(source.replace(old, new), kernel) is not None, f"expected: {found_by}"
+    text = SOURCES.get(kernel, SOURCE)
+    assert text.count(old) == 1, "the text to mutate must occur once in the kernel's file"
+    assert fault(text.replace(old, new), kernel) is not None, f"expected: {found_by}"

@@ -9,6 +9,7 @@ import pytest
 
 from cudasim import nvrtc
 from cudasim.ptx import PtxFunction
+from gpuensemble._kernels.cuda.source import source
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
 
@@ -60,7 +61,7 @@ ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
 @pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)
 def compiled(request):
     file, arch = request.param
-    return nvrtc.compile((KERNELS / file).read_text(), (ALL if arch == COMPLETE else COVERING)[file], arch)
+    return nvrtc.compile(source(file), (ALL if arch == COMPLETE else COVERING)[file], arch)
 
 
 @needs_nvrtc
@@ -95,8 +96,8 @@ def test_a_source_with_an_error_says_where():
 
 @needs_nvrtc
 def test_usage_sees_a_stack():
-    source = "__global__ void k(int* out, int i) { volatile int a[32]; a[i] = 1; out[0] = a[i / 2]; }"
-    compiled = nvrtc.compile(source, ("k",), "sm_80")
+    text = "__global__ void k(int* out, int i) { volatile int a[32]; a[i] = 1; out[0] = a[i / 2]; }"
+    compiled = nvrtc.compile(text, ("k",), "sm_80")
     assert nvrtc.usage(compiled.log)[compiled.lowered["k"]].stack >= 128
 
 

@@ -4,6 +4,7 @@ Arrays must be on CuPy's current device; kernels go to its current stream.
 """
 
 import functools
+import re
 from pathlib import Path
 
 MAX_BLOCKS = 1 << 14  # of a grid; the kernels stride over the rest
@@ -28,10 +29,14 @@ def _compiled(cupy, expression, file):
 
 
 def source(file: str) -> str:
-    """Read a file of kernels/, which is inside the package once installed, and beside it in a checkout."""
+    """Read a file of kernels/; the text of a file that it includes takes the place of the line that does.
+
+    The folder is inside the package once installed, and beside it in a checkout.
+    """
     package = Path(__file__).parents[2]
     folder = next(path for path in (package / "kernels", package.parent / "kernels") if path.is_dir())
-    return (folder / file).read_text()
+    text = (folder / file).read_text()
+    return re.sub(r'^#include "(.+)"\n', lambda match: source(match[1]), text, flags=re.MULTILINE)
 
 
 def grid(n_blocks: int) -> int:
