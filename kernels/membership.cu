@@ -111,45 +111,6 @@ __global__ void count(const Code* __restrict__ codes, const int* __restrict__ of
     }
 }
 
-// partial[s, c, k] = sum over the rows x of segment s in column c of rows[x, k], in ascending x: the parts of
-// H.T @ rows, to be added up in ascending s. No atomics: the same bits in every run, on any grid, as on the CPU.
-//
-// A block is one warp. It owns one partition, one segment and 32 columns k, and a lane owns one k, so that no two
-// threads meet in a cell and no barrier is needed. Sums live in shared memory where the partition has at most
-// `capacity` clusters, else in `partial` itself.
-//
-// Bytes per row: K entries of `rows` and r codes from device memory, both once more per partition from the L2 cache,
-// whose bandwidth limits it. Floating atomics would move as much through L2, in an order that changes from run to run.
-template <typename T, typename Code>
-__global__ void scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
-                            const T* __restrict__ rows, int K, int64 segment_rows, int n_segments, int capacity,
-                            T* partial) {
-    DYNAMIC_SHARED(T, cells);
-    const int lane = threadIdx.x;
-    const int n_tiles = (K + 31) / 32;
-    const int64 n_tasks = static_cast<int64>(n_tiles) * r * n_segments;
-    for (int64 task = blockIdx.x; task < n_tasks; task += gridDim.x) {
-        const int k = static_cast<int>(task % n_tiles) * 32 + lane;
-        const int i = static_cast<int>(task / n_tiles % r);
-        const int64 segment = task / n_tiles / r;
-        if (k >= K) continue;
-        const int width = offsets[i + 1] - offsets[i];
-        T* own = partial + (segment * offsets[r] + offsets[i]) * K + k;
-        const bool fits = width <= capacity;
-        T* sums = fits ? cells + lane : own;
-        const int64 pitch = fits ? 32 : K;
-        for (int c = 0; c < width; ++c) sums[c * pitch] = 0;
-        const int64 first = segment * segment_rows;
-        const int64 last = n - first < segment_rows ? n : first + segment_rows;
-        for (int64 x = first; x < last; ++x) {
-            const Code code = codes[x * r + i];
-            if (!is_hole(code)) sums[static_cast<int64>(code) * pitch] += rows[x * K + k];
-        }
-        if (fits)
-            for (int c = 0; c < width; ++c) own[static_cast<int64>(c) * K] = sums[c * pitch];
-    }
-}
-
 // out[p - begin, q] = (agreements - penalty * disagreements of p and q) / r over the partitions that saw both,
 // for the rows p of begin .. begin + n_rows - 1 and all q: a block of rows of the co-association matrix.
 //

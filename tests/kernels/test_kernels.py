@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from cudasim import nvrtc, standin
 from cudasim.ptx import PtxModule
 from cudasim.shim import ShimModule, gxx
+from cudasim.tally import counted
 from gpuensemble import Membership
 from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu import lta as cpu_lta
@@ -232,26 +233,18 @@ def test_slices_of_two_have_the_same_bits(device, m, n, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n_columns", [5, 10, 32, 50, 100])
-def test_assign_reads_the_table_in_whole_sectors(monkeypatch, dtype, n_columns):
-    launched = []
-
-    class Recorded(PtxModule):
-        def get_function(self, expression):
-            launched.append(super().get_function(expression))
-            return launched[-1]
-
-    monkeypatch.setitem(ENGINES, "PTX recorded", Recorded)
-    rng = np.random.default_rng(2)
-    codes = random_codes(rng, 40, [6] * 10, holes=0)
-    table = rng.standard_normal((60, n_columns)).astype(dtype)
-    with _installed("PTX recorded", monkeypatch) as device:
-        membership(device, codes, [6] * 10).assign(device.asarray(table))
-    gathers = [load for load in launched[0].loads if load.argument_index == 4]
-    sectors = sum(load.sectors for load in gathers)
-    assert 0 < sectors <= 1.25 * sum(load.ideal_sectors for load in gathers)
-    # The ideal above takes runs of addresses as they are; this bound sees rows read by scattered lanes, too.
-    assert sectors <= codes.size * -(-n_columns * table.itemsize // 32)
+@pytest.mark.parametrize(("segment_rows", "n_columns"), [(20, 3), (7, 19), (16, 40)])
+def test_scatter_add_has_the_same_bits_in_segments(device, dtype, segment_rows, n_columns):
+    rng = np.random.default_rng(segment_rows)
+    widths = [3, 9, 2, 250, 4, 4, 5]
+    codes = random_codes(rng, 50, widths)
+    rows = rng.standard_normal((50, n_columns)).astype(dtype)
+    here, there = membership(np, codes, widths), membership(device, codes, widths)
+    expected = cpu.scatter_add(here, rows, segment_rows)
+    with counted() as found:
+        sums = cuda.scatter_add(there, device.asarray(rows), segment_rows)
+    check(sums, expected, device, exact=True)
+    assert (found.launches, found.reads, found.up) == (2, 0, rows.nbytes)
 
 
 # ------------------------------------------------------------------------------------------------ slices

@@ -17,6 +17,7 @@ Checked = partial(ShimModule, checked=True)
 ORDERS = ("forward", "reverse")
 SOURCE = source("membership.cu")
 SOURCES = {"shrink_slices": source("slices.cu")}  # of a kernel that is not in membership.cu
+SOURCES |= dict.fromkeys(("scatter_add", "add_parts"), source("scatter.cu"))
 SOURCES |= {"lta_update": source("lta.cu")}
 SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), source("pairs.cu"))
 C_TYPES = {
@@ -125,16 +126,24 @@ def run_count(kernel, n, sizes, bounds, K, capacity, counter, code):
     return [(out, (onehot.T.astype(np.int64) @ amounts).astype(np.uint64))]
 
 
-def run_scatter_add(kernel, n, sizes, K, segment_rows, capacity, T, code):
+def run_scatter_add(kernel, n, sizes, K, segment_rows, tiling, T, code):
+    """`tiling` is group, tile, lanes, chunk and capacity."""
     codes, offsets, onehot = ensemble(n, sizes, code)
     rows = np.random.default_rng(4).standard_normal((n, K)).astype(C_TYPES[T])
     n_segments = -(-n // segment_rows)
     partial_sums = empty((n_segments, offsets[-1], K), rows.dtype)
-    counts = (np.int64(segment_rows), np.int32(n_segments), np.int32(capacity))
+    counts = (np.int64(segment_rows), np.int32(n_segments), *map(np.int32, tiling))
     args = (codes, offsets, np.int64(n), np.int32(len(sizes)), rows, np.int32(K), *counts, partial_sums)
-    kernel((2,), (32,), args, shared_mem=capacity * 32 * rows.itemsize)
+    kernel((2,), (256,), args, shared_mem=(tiling[-1] + 256) * rows.itemsize)
     each = onehot[:, :, None] * rows[:, None, :]
     return [(partial_sums, np.stack([in_order(each[at : at + segment_rows]) for at in range(0, n, segment_rows)]))]
+
+
+def run_add_parts(kernel, n_parts, size, T):
+    parts = np.random.default_rng(5).standard_normal((n_parts, size)).astype(C_TYPES[T])
+    out = empty(size, parts.dtype)
+    kernel((2,), (64,), (parts, np.int64(size), np.int32(n_parts), out))
+    return [(out, in_order(parts))]
 
 
 def run_coassociation(kernel, n, sizes, begin, n_rows, penalty, T, code):
@@ -273,12 +282,23 @@ CASES = {
         ),
     },
     "scatter_add": {
-        "scatter_add<double, unsigned char>": partial(
-            run_scatter_add, n=50, sizes=[3, 9, 6], K=40, segment_rows=20, capacity=6, T="double", code="unsigned char"
+        "scatter_add<double, unsigned char, 2>": partial(
+            run_scatter_add,
+            n=50,
+            sizes=[3, 4, 9, 2, 2, 3, 2],
+            K=11,
+            segment_rows=20,
+            tiling=(3, 6, 8, 7, 48),
+            T="double",
+            code="unsigned char",
         ),
-        "scatter_add<float, int>": partial(
-            run_scatter_add, n=33, sizes=[3, 2], K=5, segment_rows=40, capacity=1, T="float", code="int"
+        "scatter_add<float, int, 1>": partial(
+            run_scatter_add, n=33, sizes=[3, 2], K=5, segment_rows=40, tiling=(1, 5, 8, 16, 15), T="float", code="int"
         ),
+    },
+    "add_parts": {
+        "add_parts<double>": partial(run_add_parts, n_parts=12, size=300, T="double"),
+        "add_parts<float>": partial(run_add_parts, n_parts=2, size=5, T="float"),
     },
     "coassociation": {
         "coassociation<float, unsigned char>": partial(
@@ -419,18 +439,40 @@ MUTANTS = [
     ("out of bounds", "count", "g < n_groups", "g <= n_groups"),
     ("out of bounds", "count", "n_cells <= capacity", "n_cells <= capacity + 1000"),
     ("wrong result", "count", "out + static_cast<int64>(offsets[first]) * K", "out"),
-    # scatter_add
-    ("race", "scatter_add", "if (k >= K) continue;\n        const", "if (k > K) continue;\n        const"),
-    ("race", "scatter_add", "cells + lane : own", "cells + lane / 2 : own"),
-    ("uninitialised", "scatter_add", "for (int c = 0; c < width; ++c) sums[c * pitch] = 0;", ""),
-    ("out of bounds", "scatter_add", "c < width; ++c) sums", "c <= width; ++c) sums"),
-    ("out of bounds", "scatter_add", "if (!is_hole(code)) sums", "sums"),
-    ("out of bounds", "scatter_add", "width <= capacity", "width <= capacity + 3"),
+    # scatter_add: what is brought to shared memory
+    ("wrong result", "scatter_add", "threadIdx.x - before;", "threadIdx.x;"),
+    ("wrong result", "scatter_add", "0xffffffffu / period + uint64(1)", "0xffffffffu / period"),
+    ("out of bounds", "scatter_add", "at >= count || within", "within"),
+    ("uninitialised", "scatter_add", "within >= wanted", "within >= wanted - 1"),
+    ("race", "scatter_add", "__syncthreads();  // the rows before are added", ""),
+    ("race", "scatter_add", "store(near_rows);\n            __syncthreads();", "store(near_rows);"),
+    ("out of bounds", "scatter_add", "if (x + chunk < last) fetch", "fetch"),
+    ("out of bounds", "scatter_add", "static_cast<int>(last - x) - 1 : chunk - 1", "chunk - 1 : chunk - 1"),
+    ("uninitialised", "scatter_add", "static_cast<int>(last - x) : chunk", "chunk : chunk"),
+    # which cells a thread owns
+    ("race", "scatter_add", "any = mine < stride &&", "any = mine <= stride &&"),
+    ("race", "scatter_add", "stride && k < columns;", "stride && k <= columns;"),
+    ("out of bounds", "scatter_add", "any && other < partitions", "any"),
+    ("race", "scatter_add", "mine = threadIdx.x / lanes", "mine = threadIdx.x / lanes / 2"),
+    ("wrong result", "scatter_add", "(partitions + EACH - 1) / EACH", "partitions / EACH"),
+    ("race", "scatter_add", "+ k : spare;", "+ k : 0;"),
+    ("out of bounds", "scatter_add", "if (code < width[e]) sums", "sums"),
+    ("wrong result", "scatter_add", "int x = 0; x < count; ++x) {", "int x = count - 1; x >= 0; --x) {"),
+    # its tasks and sums
+    ("uninitialised", "scatter_add", "cell += THREADS) cells[cell] = 0;", "cell += THREADS) {}"),
+    ("uninitialised", "scatter_add", "cells[capacity + threadIdx.x] = 0;", ""),
+    ("uninitialised", "scatter_add", "sums[cell / columns * K + cell % columns] = 0;", "{}"),
+    ("race", "scatter_add", "tile <= capacity;", "tile <= capacity + 60;"),
     ("out of bounds", "scatter_add", "n - first < segment_rows ? n : first", "first"),
-    ("out of bounds", "scatter_add", "x < last", "x <= last"),
     ("wrong result", "scatter_add", "task += gridDim.x", "task += 2 * gridDim.x"),
     ("wrong result", "scatter_add", "segment * offsets[r]", "segment * offsets[r - 1]"),
-    ("wrong result", "scatter_add", "int64 x = first; x < last; ++x", "int64 x = last - 1; x >= first; --x"),
+    ("race", "scatter_add", "if (cell % tile < columns) sums", "sums"),
+    ("race", "scatter_add", "if (!fits) continue;\n        __syncthreads();", "if (!fits) continue;"),
+    # add_parts
+    ("wrong result", "add_parts", "T sum = parts[j];", "T sum = 0;"),
+    ("wrong result", "add_parts", "int s = 1; s < n_parts; ++s", "int s = n_parts - 1; s > 0; --s"),
+    ("out of bounds", "add_parts", "j < size; j += stride", "j <= size; j += stride"),
+    ("wrong result", "add_parts", "j < size; j += stride", "j < size; j += 2 * stride"),
     # coassociation
     ("uninitialised", "coassociation", "}\n            __syncthreads();\n", "}\n"),
     ("race", "coassociation", "__syncthreads();  // before the next partitions overwrite the codes", ""),

@@ -34,7 +34,7 @@ def all_instantiations():
     for code in CODES:
         by_code += [f"assign<{kind}, {code}, {group}>" for kind in FLOATS for group in GROUPS]
         by_code += [f"gather_sum<{kind}, {code}, {group}>" for kind in SUMS for group in GROUPS]
-        by_code += [f"{name}<{kind}, {code}>" for name in ("scatter_add", "coassociation") for kind in FLOATS]
+        by_code += [f"coassociation<{kind}, {code}>" for kind in FLOATS]
         by_code += [f"count<{counter}, {code}>" for counter in COUNTERS]
     return tuple(by_code)
 
@@ -47,15 +47,18 @@ def covering_instantiations():
         chosen.append(f"assign<{FLOATS[number % 2]}, {code}, {group}>")
         chosen.append(f"gather_sum<{SUMS[number // 2]}, {code}, {group}>")
     for number, code in enumerate(CODES):
-        chosen += [f"{name}<{FLOATS[number % 2]}, {code}>" for name in ("scatter_add", "coassociation")]
+        chosen.append(f"coassociation<{FLOATS[number % 2]}, {code}>")
         chosen.append(f"count<{COUNTERS[number % 2]}, {code}>")
     return tuple(chosen)
 
 
 LTA = tuple(f"lta_update<{kind}>" for kind in FLOATS)
 PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for kind in FLOATS)
-COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
-ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
+PARTS = tuple(f"add_parts<{kind}>" for kind in FLOATS)
+SCATTER = tuple(f"scatter_add<{kind}, {code}, {each}>" for kind in FLOATS for code in CODES for each in range(1, 5))
+COVERING = {"membership.cu": covering_instantiations(), "scatter.cu": (*SCATTER[::5], *PARTS)}
+COVERING |= {"slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
+ALL = COVERING | {"membership.cu": all_instantiations(), "scatter.cu": (*SCATTER, *PARTS), "slices.cu": SLICES}
 
 
 @pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)

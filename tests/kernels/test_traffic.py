@@ -1,0 +1,96 @@
+"""What the membership kernels move, counted where the PTX that NVRTC makes of them runs; there are no caches."""
+
+import numpy as np
+import pytest
+
+from cudasim import nvrtc, standin
+from cudasim.ptx import PtxModule
+from gpuensemble._kernels.cuda import membership as cuda
+from support import membership, random_codes
+
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
+
+
+@pytest.fixture
+def launched():
+    """The kernels that were launched, with their traffic, while the stand-in is CuPy."""
+    kernels = []
+
+    class Recorded(PtxModule):
+        def get_function(self, expression):
+            kernels.append(super().get_function(expression))
+            return kernels[-1]
+
+    with standin.installed(Recorded):
+        yield kernels
+
+
+def sectors(accesses, argument):
+    """How many sectors of one argument were touched."""
+    return sum(access.sectors for access in accesses if access.argument_index == argument)
+
+
+def ensemble(n, widths, holes=0.0):
+    """A Membership on the stand-in, and its codes."""
+    import cupy
+
+    codes = random_codes(np.random.default_rng(2), n, widths, holes)
+    return membership(cupy, codes, widths)
+
+
+def array(*shape, dtype="float64"):
+    """Random numbers on the stand-in."""
+    import cupy
+
+    return cupy.asarray(np.random.default_rng(3).standard_normal(shape).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_columns", [5, 10, 32, 50, 100])
+def test_assign_reads_the_table_in_whole_sectors(launched, dtype, n_columns):
+    m, table = ensemble(40, [6] * 10), array(60, n_columns, dtype=dtype)
+    m.assign(table)
+    gathers = [load for load in launched[0].loads if load.argument_index == 4]
+    found = sum(load.sectors for load in gathers)
+    assert 0 < found <= 1.25 * sum(load.ideal_sectors for load in gathers)
+    # The ideal above takes runs of addresses as they are; this bound sees rows read by scattered lanes, too.
+    assert found <= m.codes.size * -(-n_columns * table.itemsize // 32)
+
+
+@pytest.mark.parametrize(("r", "n_columns"), [(20, 6), (50, 10), (64, 16)])
+def test_scatter_add_reads_codes_and_rows_once(launched, monkeypatch, r, n_columns):
+    monkeypatch.setattr(cuda, "FULL", 1)  # as if there were segments enough to fill a device
+    m, rows = ensemble(400, [4] * r), array(400, n_columns)
+    cuda.scatter_add(m, rows, 400)
+    (kernel,) = launched
+    found = sectors(kernel.loads, 0) + sectors(kernel.loads, 4)
+    assert found <= 1.1 * (m.codes.nbytes + rows.nbytes) / 32
+
+
+def needed(shape, itemsize, step):
+    """The sectors that blocks need which have `step` neighbouring columns of an array each, rows apart."""
+    place = np.arange(np.prod(shape)).reshape(shape) * itemsize // 32
+    return sum(len(np.unique(place[:, at : at + step])) for at in range(0, shape[1], step))
+
+
+@pytest.mark.parametrize(("width", "n_columns"), [(10, 10), (20, 20), (100, 50)])
+def test_scatter_add_reads_no_sector_that_a_block_does_not_need(launched, width, n_columns):
+    m, rows = ensemble(100, [width] * 50), array(100, n_columns)
+    cuda.scatter_add(m, rows, 100)
+    tiling = cuda._tiling(m, rows, 1)
+    n_groups, n_tiles = -(-50 // tiling.group), -(-n_columns // tiling.tile)
+    chunks = -(-100 // tiling.chunk)  # may share a sector with the next
+    tasks = n_groups * n_tiles
+    assert tiling.group < 50
+    (kernel,) = launched
+    assert sectors(kernel.loads, 0) <= n_tiles * needed((100, 50), 1, tiling.group) + tasks * chunks
+    assert sectors(kernel.loads, 4) <= n_groups * needed((100, n_columns), 8, tiling.tile) + tasks * chunks
+
+
+@pytest.mark.parametrize("n_columns", [10, 16, 50])
+def test_sums_of_scatter_add_meet_in_no_bank(launched, n_columns):
+    m, rows = ensemble(100, [10] * 20), array(100, n_columns)
+    cuda.scatter_add(m, rows, 100)
+    (kernel,) = launched
+    wavefronts = sum(access.wavefronts for access in kernel.shared_accesses)
+    assert 0 < wavefronts <= 1.05 * sum(access.ideal_wavefronts for access in kernel.shared_accesses)
