@@ -61,56 +61,6 @@ __global__ void assign(const Code* __restrict__ codes, const int* __restrict__ o
     }
 }
 
-// out[c, k] += weight of the rows in column c with label k, i.e. H.T @ diag(weight) @ onehot(labels), in integers.
-//
-// A block serves the partitions of one group (bounds[g] .. bounds[g + 1] - 1, at most blockDim.x of them) over its
-// share of the rows. If the group's cells fit into `capacity` counters of shared memory they are counted there and
-// added to `out` once per block; a partition too large for that stands alone in its group and counts in `out`.
-// `weight` may be null: all 1. Counter is `unsigned` without weights (half the shared memory) and `uint64` with.
-//
-// Bytes per row: 4 of the label and 8 of the weight for each group; the codes once, but in 32-byte sectors, so up to
-// 32 / (codes of the group) times from the L2 cache. Atomics limit it: in shared memory r per row, spread over the cells
-// of a partition; in device memory the same number, spread over a table that is large by construction.
-template <typename Counter, typename Code>
-__global__ void count(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
-                      const int* __restrict__ bounds, int n_groups, const int* __restrict__ labels,
-                      const int64* __restrict__ weight, int K, int capacity, uint64* out) {
-    DYNAMIC_SHARED(Counter, cells);
-    for (int g = blockIdx.y; g < n_groups; g += gridDim.y) {
-        const int first = bounds[g];
-        const int width = bounds[g + 1] - first;
-        const int64 n_cells = static_cast<int64>(offsets[first + width] - offsets[first]) * K;
-        uint64* target = out + static_cast<int64>(offsets[first]) * K;
-        const bool fits = n_cells <= capacity;
-        if (fits) {
-            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x) cells[cell] = 0;
-            __syncthreads();
-        }
-        const int rows = blockDim.x / width;
-        const int i = first + threadIdx.x % width;
-        const int shift = offsets[i] - offsets[first];
-        const int64 stride = static_cast<int64>(gridDim.x) * rows;
-        int64 x = static_cast<int64>(blockIdx.x) * rows + threadIdx.x / width;
-        if (threadIdx.x >= rows * width) x = n;
-        for (; x < n; x += stride) {
-            const Code code = codes[x * r + i];
-            if (is_hole(code)) continue;
-            const int64 cell = static_cast<int64>(shift + static_cast<int>(code)) * K + labels[x];
-            const int64 amount = weight ? weight[x] : 1;
-            if (fits)
-                atomicAdd(cells + cell, static_cast<Counter>(amount));
-            else
-                atomicAdd(target + cell, static_cast<uint64>(amount));
-        }
-        if (fits) {
-            __syncthreads();
-            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x)
-                if (cells[cell]) atomicAdd(target + cell, static_cast<uint64>(cells[cell]));
-            // No barrier: for the next group each thread clears the cells that it has just read.
-        }
-    }
-}
-
 // out[p - begin, q] = (agreements - penalty * disagreements of p and q) / r over the partitions that saw both,
 // for the rows p of begin .. begin + n_rows - 1 and all q: a block of rows of the co-association matrix.
 //

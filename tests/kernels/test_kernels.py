@@ -18,14 +18,16 @@ from gpuensemble import Membership
 from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cpu import membership as cpu
+from gpuensemble._kernels.cpu import moves as cpu_moves
 from gpuensemble._kernels.cpu import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble._kernels.cuda import membership as cuda
+from gpuensemble._kernels.cuda import moves as cuda_moves
 from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
 from gpuensemble.estimators.lta import solver
-from support import check, membership, oracle_assign, problems, random_codes
+from support import check, membership, onehot, oracle_assign, problems, random_codes
 
 
 class Ptx(PtxModule):
@@ -230,6 +232,59 @@ def test_slices_of_two_have_the_same_bits(device, m, n, dtype):
     cuda_pairs.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
     check(on_device[1], spectrum, device, exact=True)
     check(on_device[0], tensor, device, exact=True)
+
+
+def defined_changes(codes, widths, rows, old, new, amount, n_clusters):
+    """What `count_moves` and `count_moved_masses` are: differences of dense products."""
+    some = np.zeros(len(codes), bool)
+    some[slice(None) if rows is None else rows] = True
+    change = (np.eye(n_clusters, dtype=int)[new] - np.eye(n_clusters, dtype=int)[old]) * (amount * some)[:, None]
+    return onehot(codes, widths).T.astype(int) @ change, (codes >= 0).T.astype(int) @ change
+
+
+@pytest.mark.parametrize("holes", [0, 0.4])
+@pytest.mark.parametrize("widths", [[3, 2, 4], [2] * 300, [700, 3]], ids=["few", "many", "wide"])
+def test_changes_of_counts_are_those_of_two_counts(device, widths, holes):
+    rng = np.random.default_rng(len(widths))
+    n, n_clusters = 60, 20
+    codes = random_codes(rng, n, widths, holes)
+    old = rng.integers(0, n_clusters, n).astype("int32")
+    new = np.where(rng.random(n) < 0.5, old, rng.integers(0, n_clusters, n)).astype("int32")
+    mass, weight = rng.integers(0, 2**40, (2, n))
+    here, there = membership(np, codes, widths), membership(device, codes, widths)
+    on_device = [device.asarray(x) for x in (old, new, weight, mass)]
+    for rows in (None, np.flatnonzero(rng.random(n) < 0.7), np.flatnonzero(old == new)):
+        index = None if rows is None else device.asarray(rows)
+        counts, _ = defined_changes(codes, widths, rows, old, new, weight, n_clusters)
+        plain, _ = defined_changes(codes, widths, rows, old, new, 1, n_clusters)
+        _, masses = defined_changes(codes, widths, rows, old, new, mass, n_clusters)
+        check(cpu_moves.count_moves(here, rows, old, new, None, n_clusters), plain, np)
+        check(cuda_moves.count_moves(there, index, *on_device[:2], None, n_clusters), plain, device)
+        check(cuda_moves.count_moves(there, index, *on_device[:3], n_clusters), counts, device)
+        for one, two, three in zip(
+            cpu_moves.count_moved_masses(here, rows, old, new, weight, mass, n_clusters),
+            cuda_moves.count_moved_masses(there, index, *on_device, n_clusters),
+            (counts, masses),
+            strict=True,
+        ):
+            check(one, three, np)
+            check(two, three, device)
+
+
+def test_counts_take_two_launches_and_no_upload(device):
+    rng = np.random.default_rng(8)
+    m = membership(device, random_codes(rng, 60, [3, 2, 4]), [3, 2, 4])
+    old, new = (device.asarray(rng.integers(0, 5, 60).astype("int32")) for _ in range(2))
+    mass = device.asarray(rng.integers(0, 9, 60))
+    for call in (
+        lambda: cuda.count(m, new, None, 5),
+        lambda: cuda.count_masses(m, new, None, mass, 5),
+        lambda: cuda_moves.count_moves(m, None, old, new, None, 5),
+        lambda: cuda_moves.count_moved_masses(m, None, old, new, mass, mass, 5),
+    ):
+        with counted() as found:
+            call()
+        assert (found.launches, found.kernels, found.reads, found.up) == (2, 1, 0, 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -18,6 +18,7 @@ ORDERS = ("forward", "reverse")
 SOURCE = source("membership.cu")
 SOURCES = {"shrink_slices": source("slices.cu")}  # of a kernel that is not in membership.cu
 SOURCES |= dict.fromkeys(("scatter_add", "add_parts"), source("scatter.cu"))
+SOURCES |= {"count": source("counts.cu")}
 SOURCES |= {"lta_update": source("lta.cu")}
 SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), source("pairs.cu"))
 C_TYPES = {
@@ -113,17 +114,24 @@ def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
     return [(labels, want_labels), (costs, want_costs), (seconds, np.sort(cost, axis=1)[:, 1])]
 
 
-def run_count(kernel, n, sizes, bounds, K, capacity, counter, code):
+def run_count(kernel, n, sizes, group, K, capacity, counter, code, moves=False, masses=False):
     codes, offsets, onehot = ensemble(n, sizes, code)
     rng = np.random.default_rng(3)
-    labels = rng.integers(0, K, n).astype(np.int32)
-    weight = rng.integers(0, 2**40, n) if counter == "unsigned long long" else np.uintp(0)
-    out = np.zeros((offsets[-1], K), np.uint64)
-    groups = (np.array(bounds, np.int32), np.int32(len(bounds) - 1))
-    args = (codes, offsets, np.int64(n), np.int32(len(sizes)), *groups, labels, weight, np.int32(K), np.int32(capacity))
-    kernel((2, 2), (256,), (*args, out), shared_mem=capacity * np.dtype(C_TYPES[counter]).itemsize)
-    amounts = np.where(labels[:, None] == np.arange(K), weight[:, None] if weight.ndim else 1, 0)
-    return [(out, (onehot.T.astype(np.int64) @ amounts).astype(np.uint64))]
+    before, labels = rng.integers(0, K, (2, n)).astype(np.int32)
+    mass, weight = rng.integers(0, 2**40, (2, n))
+    weight = weight if counter == "unsigned long long" else np.uintp(0)
+    rows = rng.permutation(n)[: n - 9] if moves else np.uintp(0)
+    out = np.zeros((offsets[-1] + (len(sizes) if masses else 0), K), np.uint64)
+    given = (rows, before if moves else np.uintp(0), labels, weight, mass if masses else np.uintp(0))
+    args = (codes, offsets, np.int64(n - 9 if moves else n), np.int32(len(sizes)), np.int32(group), *given)
+    kernel((2, 2), (256,), (*args, np.int32(K), np.int32(capacity), out), shared_mem=capacity)
+    change = (labels[:, None] == np.arange(K)).astype(np.int64)
+    if moves:
+        change -= before[:, None] == np.arange(K)
+        change[np.setdiff1d(np.arange(n), rows)] = 0
+    seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)]).astype(np.int64)
+    want = [onehot.T.astype(np.int64) @ (change * (weight[:, None] if weight.ndim else 1))]
+    return [(out, np.concatenate([*want, seen @ (change * mass[:, None])] if masses else want).astype(np.uint64))]
 
 
 def run_scatter_add(kernel, n, sizes, K, segment_rows, tiling, T, code):
@@ -260,25 +268,37 @@ CASES = {
         ),
     },
     "count": {
-        "count<unsigned, unsigned char>": partial(
+        "count<unsigned, unsigned char, false, false>": partial(
             run_count,
             n=400,
             sizes=[3, 4, 5, 40, 2, 2, 6, 3],
-            bounds=[0, 3, 4, 6, 8],
+            group=3,
             K=4,
-            capacity=48,
+            capacity=4 * 48,
             counter="unsigned",
             code="unsigned char",
         ),
-        "count<unsigned long long, int>": partial(
+        "count<unsigned long long, int, false, false>": partial(
             run_count,
             n=400,
             sizes=[3, 4, 5, 40, 2],
-            bounds=[0, 2, 3, 4, 5],
+            group=2,
             K=3,
-            capacity=24,
+            capacity=8 * 24,
             counter="unsigned long long",
             code="int",
+        ),
+        "count<unsigned, unsigned short, true, true>": partial(
+            run_count,
+            n=300,
+            sizes=[3, 4, 5, 40, 2, 2, 6, 3],
+            group=3,
+            K=4,
+            capacity=4 * 48 + 8 * 12,
+            counter="unsigned",
+            code="unsigned short",
+            moves=True,
+            masses=True,
         ),
     },
     "scatter_add": {
@@ -414,31 +434,54 @@ MUTANTS = [
         "x <= n; x += group.stride) {\n        const",
     ),
     # count
-    ("uninitialised", "count", "cells[cell] = 0;\n            __syncthreads();", "cells[cell] = 0;"),
-    ("race", "count", "if (fits) {\n            __syncthreads();\n", "if (fits) {\n"),
     (
-        "barrier divergence",
+        "uninitialised",
         "count",
-        "if (fits) {\n            __sync",
-        "if (fits && threadIdx.x < n_cells) {\n            __sync",
+        "near_cells.cells[cell] = 0;\n            __syncthreads();",
+        "near_cells.cells[cell] = 0;",
     ),
-    ("uninitialised", "count", "cells[cell] = 0;", "{}"),
+    ("uninitialised", "count", "near_masses.cells[cell] = 0;", "{}"),
+    ("uninitialised", "count", "near_cells.cells[cell] = 0;", "{}"),
+    ("race", "count", "if (!fits) continue;\n        __syncthreads();", "if (!fits) continue;"),
+    ("barrier divergence", "count", "if (!fits) continue;", "if (!fits || threadIdx.x >= n_cells) continue;"),
     (
         "out of bounds",
         "count",
-        "cell < n_cells; cell += blockDim.x) cells",
-        "cell <= n_cells; cell += blockDim.x) cells",
+        "cell < n_cells; cell += blockDim.x) near_cells",
+        "cell <= n_cells; cell += blockDim.x) near_cells",
     ),
-    ("race", "count", "atomicAdd(cells + cell, static_cast<Counter>(amount))", "cells[cell] += amount"),
-    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(amount))", "target[cell] += amount"),
-    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(cells[cell]))", "target[cell] += cells[cell]"),
+    (
+        "race",
+        "count",
+        "atomicAdd(cells + line * K + label, static_cast<Counter>(amount));",
+        "cells[line * K + label] += amount;",
+    ),
+    (
+        "race",
+        "count",
+        "atomicAdd(far_cells.cells + cell, static_cast<uint64>(total));",
+        "far_cells.cells[cell] += total;",
+    ),
+    (
+        "race",
+        "count",
+        "atomicAdd(far_masses.cells + cell, near_masses.cells[cell]);",
+        "far_masses.cells[cell] += near_masses.cells[cell];",
+    ),
+    ("race", "count", "MASSES ? group * K : 0", "MASSES ? width * K : 0"),
     ("out of bounds", "count", "if (is_hole(code)) continue;", ""),
-    ("wrong result", "count", "if (threadIdx.x >= rows * width) x = n;", ""),
-    ("wrong result", "count", "(gridDim.x) * rows", "(gridDim.x) * blockDim.x"),
+    ("wrong result", "count", "if (threadIdx.x >= at_once * width) y = n;", ""),
+    ("wrong result", "count", "(gridDim.x) * at_once", "(gridDim.x) * blockDim.x"),
     ("wrong result", "count", "g += gridDim.y", "g += 1"),
     ("out of bounds", "count", "g < n_groups", "g <= n_groups"),
-    ("out of bounds", "count", "n_cells <= capacity", "n_cells <= capacity + 1000"),
+    ("out of bounds", "count", "r - first < group ? r - first : group", "group"),
+    ("out of bounds", "count", "sizeof(uint64) <= capacity", "sizeof(uint64) <= capacity + 1000"),
     ("wrong result", "count", "out + static_cast<int64>(offsets[first]) * K", "out"),
+    ("wrong result", "count", "(static_cast<int64>(offsets[r]) + first) * K", "static_cast<int64>(offsets[r]) * K"),
+    ("wrong result", "count", "rows ? rows[y] : y", "y"),
+    ("out of bounds", "count", "weight ? weight[x] : 1", "weight[x]"),
+    ("wrong result", "count", "tally(old, -1)", "tally(old, 1)"),
+    ("wrong result", "count", "return static_cast<int>(cell);", "return cell;"),
     # scatter_add: what is brought to shared memory
     ("wrong result", "scatter_add", "threadIdx.x - before;", "threadIdx.x;"),
     ("wrong result", "scatter_add", "0xffffffffu / period + uint64(1)", "0xffffffffu / period"),

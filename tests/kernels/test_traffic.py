@@ -94,3 +94,28 @@ def test_sums_of_scatter_add_meet_in_no_bank(launched, n_columns):
     (kernel,) = launched
     wavefronts = sum(access.wavefronts for access in kernel.shared_accesses)
     assert 0 < wavefronts <= 1.05 * sum(access.ideal_wavefronts for access in kernel.shared_accesses)
+
+
+def counts(n, widths, n_clusters):
+    """Count so many rows, with random labels."""
+    import cupy
+
+    labels = cupy.asarray(np.random.default_rng(4).integers(0, n_clusters, n).astype("int32"))
+    cuda.count(ensemble(n, widths), labels, None, n_clusters)
+
+
+@pytest.mark.parametrize(("n", "width"), [(100, 10), (2000, 10), (2000, 60)])
+def test_blocks_of_count_add_up_a_quarter_of_what_they_count(launched, n, width):
+    counts(n, [width] * 20, 10)
+    (kernel,) = launched
+    added = sum(access.requested_bytes for access in kernel.atomics) // 8
+    once = 20 * width * 10  # a single block for each group
+    assert 0 < added <= max(once, n * 20 / cuda.WORTH)
+
+
+def test_count_has_blocks_where_the_labels_are_worth_them():
+    cells = np.full(50, 100)
+    blocks = [cuda._count_grid(n, cells, 50, 12288)[0] for n in (1, 1_000, 10_000, 100_000, 10**8)]
+    assert blocks == [1, 2, 25, 250, cuda.COUNT_BLOCKS]
+    alone = np.full(100, 20_000)  # too many for shared memory: nothing to clear, nothing to add up
+    assert cuda._count_grid(10_000, alone, 1, 12288)[0] == -(-cuda.COUNT_BLOCKS // 100)

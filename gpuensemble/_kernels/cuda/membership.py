@@ -1,14 +1,15 @@
-"""This launches membership.cu and scatter.cu of kernels/, with the names, arguments and bits of cpu/membership.py."""
+"""This launches membership.cu, counts.cu and scatter.cu of kernels/: the names and bits of cpu/membership.py."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from gpuensemble._kernels.cuda import source
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 ROW_THREADS = 128  # of a block of gather_sum and assign
 COUNT_THREADS = 256  # of a block of count; also the most partitions in one of its groups
+COUNT_BLOCKS = 512  # of its grid, at most, as long as each group has one: they fill a device
+WORTH = 4  # labels that a block of count has for each of its cells
 SUM_THREADS, CODE_SLOTS, ROW_SLOTS = 256, 8, 4  # of scatter_add, as in its file
 MOST_EACH = 4  # partitions of a thread of scatter_add
 BUSY = 128  # its threads that hide the way to shared memory and back; where there are more, each has more partitions
@@ -71,33 +72,50 @@ def assign(membership, table, per_partition, weight):
 
 def count(membership, labels, weight, n_clusters):
     """Count H.T @ diag(weight) @ onehot(labels) in integers."""
-    import cupy
-
-    n = len(membership.codes)
-    counter = "unsigned" if weight is None else "unsigned long long"
-    capacity = SHARED_BYTES // (4 if weight is None else 8)
-    bounds = _groups(membership.widths * n_clusters, capacity)
-    n_groups = len(bounds) - 1
-    out = cupy.zeros((membership.n_columns, n_clusters), np.int64)
-    weight = np.uintp(0) if weight is None else weight
-    # Each block clears and adds up its cells once: few blocks per group, but enough of them in all.
-    blocks = min(-(-n // COUNT_THREADS), -(-source.MAX_BLOCKS // n_groups), 256)
-    _launch(
-        f"count<{counter}, {{code}}>",
-        (blocks, grid(n_groups)),
-        COUNT_THREADS,
-        membership,
-        (cupy.asarray(bounds), np.int32(n_groups), labels, weight, np.int32(n_clusters), np.int32(capacity), out),
-        shared_mem=SHARED_BYTES,
-    )
-    return out
+    return counted(membership, None, None, labels, weight, None, n_clusters)
 
 
 def count_masses(membership, labels, weight, mass, n_clusters):
     """Do `count`, and sum the masses of the rows of each label that each partition saw: C x K and r x K."""
-    sums = count(membership, labels, mass, n_clusters).cumsum(axis=0)[membership.offsets[1:] - 1]
-    sums[1:] -= sums[:-1].copy()
-    return count(membership, labels, weight, n_clusters), sums
+    cells = counted(membership, None, None, labels, weight, mass, n_clusters)
+    return cells[: membership.n_columns], cells[membership.n_columns :]
+
+
+def counted(membership, rows, before, labels, weight, mass, n_clusters):
+    """Count all rows, or some; with labels `before`, how the counts change. Below are the sums of masses, if given."""
+    import cupy
+
+    n, r = len(membership.codes) if rows is None else len(rows), len(membership.widths)
+    counter, size = ("unsigned", 4) if weight is None else ("unsigned long long", 8)
+    flags = f"{str(before is not None).lower()}, {str(mass is not None).lower()}"
+    cells = membership.widths * n_clusters + (0 if mass is None else 8 // size * n_clusters)
+    group = _group(cells, SHARED_BYTES // size, COUNT_THREADS)
+    out = cupy.zeros((membership.n_columns + (0 if mass is None else r), n_clusters), np.int64)
+    if n:
+        _launch(
+            f"count<{counter}, {{code}}, {flags}>",
+            _count_grid(n, cells, group, SHARED_BYTES // size),
+            COUNT_THREADS,
+            membership,
+            (
+                np.int32(group),
+                *(np.uintp(0) if x is None else x for x in (rows, before, labels, weight, mass)),
+                *map(np.int32, (n_clusters, SHARED_BYTES)),
+                out,
+            ),
+            shared_mem=min(SHARED_BYTES, size * int(np.add.reduceat(cells, np.arange(0, r, group)).max())),
+            file="counts.cu",
+            n=n,
+        )
+    return out
+
+
+def _count_grid(n, cells, group, capacity):
+    """Return the grid of `count`: each block counts at least WORTH labels for each cell that it clears and adds up."""
+    n_groups = -(-len(cells) // group)
+    largest = int(np.add.reduceat(cells, np.arange(0, len(cells), group)).max())
+    worth = -(-n // COUNT_THREADS) if largest > capacity else n * group // (WORTH * largest)
+    return max(1, min(worth, -(-COUNT_BLOCKS // n_groups))), grid(n_groups)
 
 
 def scatter_add(membership, rows, segment_rows):
@@ -190,12 +208,12 @@ def coassociation(membership, begin, end, penalty, dtype):
     return out
 
 
-def _launch(template, blocks, threads, membership, arguments, shared_mem=0, file="membership.cu"):
-    """Launch a kernel whose first arguments are the codes, the offsets, n and r."""
+def _launch(template, blocks, threads, membership, arguments, shared_mem=0, file="membership.cu", n=None):
+    """Launch a kernel whose first arguments are the codes, the offsets, n (all rows, unless told) and r."""
     codes = membership.codes
     kernel = function(template.format(code=CODE[codes.dtype.name]), file)
     size = blocks if isinstance(blocks, tuple) else (grid(blocks),)
-    n, r = codes.shape
+    n, r = len(codes) if n is None else n, codes.shape[1]
     kernel(size, (threads,), (codes, membership.offsets, np.int64(n), np.int32(r), *arguments), shared_mem=shared_mem)
 
 
@@ -215,14 +233,3 @@ def _padded(table):
     padded = cupy.zeros((table.shape[0], pitch), table.dtype)
     padded[:, : table.shape[1]] = table
     return padded
-
-
-def _groups(cells, capacity):
-    """Return the bounds of groups of neighbouring partitions: the cells of a group fit, or it is a single partition."""
-    bounds, total = [0], 0
-    for i, more in enumerate(cells.tolist()):
-        if i > bounds[-1] and (total + more > capacity or i - bounds[-1] == COUNT_THREADS):
-            bounds.append(i)
-            total = 0
-        total += more
-    return np.array([*bounds, len(cells)], np.int32)
