@@ -271,6 +271,21 @@ def test_changes_of_counts_are_those_of_two_counts(device, widths, holes):
             check(two, three, device)
 
 
+@pytest.mark.parametrize("n_columns", [1, 8, 10])
+def test_a_table_whose_rows_start_on_sectors_is_not_copied(device, n_columns):
+    rng = np.random.default_rng(9)
+    m = membership(device, random_codes(rng, 30, [3, 2, 4]), [3, 2, 4])
+    padded = device.asarray(np.full((9, cuda.pitch_of(n_columns, 8)), np.nan))
+    padded[:, :n_columns] = table = device.asarray(rng.standard_normal((9, n_columns)))
+    view, parts = padded[:, :n_columns], padded[:1, :n_columns]
+    with counted() as found:
+        sums, assigned = cuda.gather_sum(m, view), cuda.assign(m, view, parts, None)
+    assert (found.launches, found.kernels) == (2, 2)
+    check(sums, to_host(cuda.gather_sum(m, table)), device, exact=True)
+    for one, two in zip(assigned, cuda.assign(m, table, table[:1], None), strict=True):
+        check(one, to_host(two), device, exact=True)
+
+
 def test_counts_take_two_launches_and_no_upload(device):
     rng = np.random.default_rng(8)
     m = membership(device, random_codes(rng, 60, [3, 2, 4]), [3, 2, 4])

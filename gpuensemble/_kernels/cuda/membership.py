@@ -27,14 +27,14 @@ def gather_sum(membership, table):
 
     n, n_columns = len(membership.codes), table.shape[1]
     out = cupy.empty((n, n_columns), table.dtype)
-    padded = _padded(table)
+    padded, pitch = _padded(table)
     lanes, each = _lanes(n_columns)
     _launch(
         f"gather_sum<{TYPE[table.dtype.name]}, {{code}}, {lanes}, {each}>",
         -(-n * lanes // ROW_THREADS),
         ROW_THREADS,
         membership,
-        (padded, np.int32(n_columns), np.int32(padded.shape[1]), out),
+        (padded, np.int32(n_columns), np.int32(pitch), out),
     )
     return out
 
@@ -46,7 +46,7 @@ def assign(membership, table, per_partition, weight):
     n, n_columns = len(membership.codes), table.shape[1]
     labels = cupy.empty(n, np.int32)
     costs, seconds = cupy.empty(n, table.dtype), cupy.empty(n, table.dtype)
-    padded = _padded(table)
+    (padded, pitch), (parts, _) = _padded(table), _padded(per_partition)
     summed = np.int32(len(per_partition) == 1)
     weight = np.uintp(0) if weight is None else weight
     lanes, each = _lanes(n_columns)
@@ -57,11 +57,11 @@ def assign(membership, table, per_partition, weight):
         membership,
         (
             padded,
-            _padded(per_partition),
+            parts,
             summed,
             weight,
             np.int32(n_columns),
-            np.int32(padded.shape[1]),
+            np.int32(pitch),
             labels,
             costs,
             seconds,
@@ -223,13 +223,23 @@ def _lanes(n_columns):
     return lanes, 1 if n_columns <= 32 else 2 if n_columns <= 64 else 4
 
 
+def pitch_of(n_columns: int, itemsize: int) -> int:
+    """Return how many numbers apart rows must be to start on memory sectors.
+
+    A table that lies so in memory, as ``padded[:, :n_columns]`` does, is given to kernels as it is.
+    """
+    return -(-n_columns * itemsize // SECTOR) * SECTOR // itemsize
+
+
 def _padded(table):
-    """Return a copy padded with zeros whose rows start on memory sectors, or the table itself if its rows do."""
+    """Return the memory of a table whose rows start on sectors, which is a copy unless they do, and their pitch."""
     import cupy
 
-    pitch = -(-table.shape[1] * table.itemsize // SECTOR) * SECTOR // table.itemsize
-    if pitch == table.shape[1]:
-        return table
-    padded = cupy.zeros((table.shape[0], pitch), table.dtype)
-    padded[:, : table.shape[1]] = table
-    return padded
+    (n_rows, n_columns), size = table.shape, table.itemsize
+    pitch = pitch_of(n_columns, size)
+    if table.strides == (pitch * size, size):
+        flat = ((n_rows - 1) * pitch + n_columns,)
+        return cupy.lib.stride_tricks.as_strided(table, shape=flat, strides=(size,)), pitch
+    padded = cupy.zeros((n_rows, pitch), table.dtype)
+    padded[:, :n_columns] = table
+    return padded, pitch
