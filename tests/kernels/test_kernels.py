@@ -16,13 +16,12 @@ from cudasim.shim import ShimModule, gxx
 from cudasim.tally import counted
 from gpuensemble import Membership
 from gpuensemble._array.devices import to_host
+from gpuensemble._kernels import products
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cpu import membership as cpu
-from gpuensemble._kernels.cpu import moves as cpu_moves
 from gpuensemble._kernels.cpu import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble._kernels.cuda import membership as cuda
-from gpuensemble._kernels.cuda import moves as cuda_moves
 from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
@@ -258,12 +257,12 @@ def test_changes_of_counts_are_those_of_two_counts(device, widths, holes):
         counts, _ = defined_changes(codes, widths, rows, old, new, weight, n_clusters)
         plain, _ = defined_changes(codes, widths, rows, old, new, 1, n_clusters)
         _, masses = defined_changes(codes, widths, rows, old, new, mass, n_clusters)
-        check(cpu_moves.count_moves(here, rows, old, new, None, n_clusters), plain, np)
-        check(cuda_moves.count_moves(there, index, *on_device[:2], None, n_clusters), plain, device)
-        check(cuda_moves.count_moves(there, index, *on_device[:3], n_clusters), counts, device)
+        check(products.count_moves(here, rows, old, new, None, n_clusters), plain, np)
+        check(products.count_moves(there, index, *on_device[:2], None, n_clusters), plain, device)
+        check(products.count_moves(there, index, *on_device[:3], n_clusters), counts, device)
         for one, two, three in zip(
-            cpu_moves.count_moved_masses(here, rows, old, new, weight, mass, n_clusters),
-            cuda_moves.count_moved_masses(there, index, *on_device, n_clusters),
+            products.count_moved_masses(here, rows, old, new, weight, mass, n_clusters),
+            products.count_moved_masses(there, index, *on_device, n_clusters),
             (counts, masses),
             strict=True,
         ):
@@ -294,8 +293,8 @@ def test_counts_take_two_launches_and_no_upload(device):
     for call in (
         lambda: cuda.count(m, new, None, 5),
         lambda: cuda.count_masses(m, new, None, mass, 5),
-        lambda: cuda_moves.count_moves(m, None, old, new, None, 5),
-        lambda: cuda_moves.count_moved_masses(m, None, old, new, mass, mass, 5),
+        lambda: products.count_moves(m, None, old, new, None, 5),
+        lambda: products.count_moved_masses(m, None, old, new, mass, mass, 5),
     ):
         with counted() as found:
             call()

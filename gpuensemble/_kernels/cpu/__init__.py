@@ -1,1 +1,1 @@
-"""Numba compiles the kernels on the CPU; `membership`, `moves`, `slices`, `lta` and `pairs` have twins in kernels/."""
+"""Numba compiles the kernels on the CPU; `membership`, `slices`, `lta` and `pairs` are twins of files of kernels/."""

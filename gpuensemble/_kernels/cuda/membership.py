@@ -72,16 +72,27 @@ def assign(membership, table, per_partition, weight):
 
 def count(membership, labels, weight, n_clusters):
     """Count H.T @ diag(weight) @ onehot(labels) in integers."""
-    return counted(membership, None, None, labels, weight, None, n_clusters)
+    return _counted(membership, None, None, labels, weight, None, n_clusters)
 
 
 def count_masses(membership, labels, weight, mass, n_clusters):
     """Do `count`, and sum the masses of the rows of each label that each partition saw: C x K and r x K."""
-    cells = counted(membership, None, None, labels, weight, mass, n_clusters)
+    cells = _counted(membership, None, None, labels, weight, mass, n_clusters)
     return cells[: membership.n_columns], cells[membership.n_columns :]
 
 
-def counted(membership, rows, before, labels, weight, mass, n_clusters):
+def count_moves(membership, rows, old, new, weight, n_clusters):
+    """Return by how much `count` changes where labels `old` become `new`; only `rows` are looked at, or all: None."""
+    return _counted(membership, rows, old, new, weight, None, n_clusters)
+
+
+def count_moved_masses(membership, rows, old, new, weight, mass, n_clusters):
+    """Return by how much `count_masses` changes where labels `old` become `new`."""
+    cells = _counted(membership, rows, old, new, weight, mass, n_clusters)
+    return cells[: membership.n_columns], cells[membership.n_columns :]
+
+
+def _counted(membership, rows, before, labels, weight, mass, n_clusters):
     """Count all rows, or some; with labels `before`, how the counts change. Below are the sums of masses, if given."""
     import cupy
 
