@@ -31,6 +31,30 @@ __global__ void gather_sum(const Code* __restrict__ codes, const int* __restrict
     }
 }
 
+template <typename T>
+__device__ T weight_of(const T* weight, int64 x) {
+    return weight ? weight[x] : T(1);
+}
+
+// What `assign` says of a row.
+template <typename T>
+struct Assigned {
+    int* __restrict__ labels;
+    T* __restrict__ costs;
+    T* __restrict__ seconds;
+
+    // Writes the best column of row x; `among_infinite` finds it where every cost is infinite.
+    template <int G, typename Look>
+    __device__ void tell(const Group<G>& group, int64 x, const Best<T>& best, Look among_infinite) const {
+        int k = best.k;
+        if (best.cost == infinity<T>()) k = among_infinite();
+        if (group.lane != 0) return;
+        labels[x] = k;
+        costs[x] = best.cost;
+        seconds[x] = best.second;
+    }
+};
+
 // labels[x] = the k that minimises t + weight[x] * p, t = sum of table[column of x in i, k] and p = sum of
 // per_partition[i, k] over the observed i; costs[x] = that minimum, seconds[x] = the least cost of the other k. Ties go
 // to the lowest k. Where every cost is infinite, the k with the fewest infinite terms wins, then the one with the least
@@ -46,17 +70,105 @@ __global__ void assign(const Code* __restrict__ codes, const int* __restrict__ o
                        const T* __restrict__ weight, int K, int pitch, int* __restrict__ labels,
                        T* __restrict__ costs, T* __restrict__ seconds) {
     const Group<G> group;
+    const Assigned<T> assigned = {labels, costs, seconds};
     for (int64 x = group.row; x < n; x += group.stride) {
         const Code* row = codes + x * r;
-        const T w = weight ? weight[x] : T(1);
-        Best<T> best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
-        const T cost = best.cost, second = best.second;
-        if (cost == infinity<T>())
-            best = best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
-        if (group.lane == 0) {
-            labels[x] = best.k;
-            costs[x] = cost;
-            seconds[x] = second;
+        const T w = weight_of(weight, x);
+        const auto best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
+        assigned.tell(group, x, best, [&] {
+            return best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch).k;
+        });
+    }
+}
+
+// Does `assign` with the table in shared memory, `group` partitions at a time, for K of at most G * V columns.
+//
+// A group of lanes has the sums of U rows in registers, so that a block reads the table once for each
+// blockDim.x / G * U rows, in place of r rows of it for each row. The sums run over the partitions in ascending order,
+// and a hole adds 0, which changes no sum that began with 0: the bits are those of `assign`.
+//
+// Bytes per row: as `assign`, but C * K / (rows of a block) table entries from the L2 cache. Wavefronts of shared memory
+// limit it, of which a processor serves one a cycle, as it does one sector of the L2 cache. Counted per row in the PTX
+// run, in double and without holes: sectors of the table with `assign`, then sectors and wavefronts here.
+//       r       C    K    assign    here   wavefronts
+//      50   1,000   50       650     203          251
+//     100   2,000   20       500      78          220
+//     100   2,000   50     1,300     406          502
+//     100  10,000   10       298     117          129
+//     100  10,000   50     1,300   2,031          908
+// So it pays where a block has several times as many rows as a partition has clusters (in the last line it does not,
+// and `assign` is launched), and where the table is too large for the first cache, which these counts leave out.
+template <typename T, typename Code, int G, int V, bool SUMMED>
+__global__ void assign_tiled(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+                             const T* __restrict__ table, const T* __restrict__ per_partition,
+                             const T* __restrict__ weight, int K, int pitch, int partitions, int* __restrict__ labels,
+                             T* __restrict__ costs, T* __restrict__ seconds) {
+    constexpr int U = (SUMMED ? 16 : 8) / V;
+    DYNAMIC_SHARED(T, near);
+    const Group<G> group;
+    const Assigned<T> assigned = {labels, costs, seconds};
+    const int apart = blockDim.x / G;  // rows of one group of lanes
+    const int64 of_block = static_cast<int64>(apart) * U;
+    for (int64 start = blockIdx.x * of_block; start < n; start += gridDim.x * of_block) {
+        const int64 x0 = start + threadIdx.x / G;
+        T t[U][V] = {}, p[U][V] = {};
+        for (int i0 = 0; i0 < r; i0 += partitions) {
+            const int end = r - i0 < partitions ? r : i0 + partitions;
+            const int n_entries = (offsets[end] - offsets[i0]) * pitch;
+            const T* far = table + static_cast<int64>(offsets[i0]) * pitch;
+            __syncthreads();  // all are done with the partitions before
+            for (int entry = threadIdx.x; entry < n_entries; entry += blockDim.x) near[entry] = far[entry];
+            __syncthreads();
+            for (int first = i0; first < end; first += G) {
+                const int mine = first + group.lane;
+                int column[U];
+#pragma unroll
+                for (int u = 0; u < U; ++u) {
+                    column[u] = -1;
+                    const int64 x = x0 + u * apart;
+                    if (mine >= end || x >= n) continue;
+                    const Code code = codes[x * r + mine];
+                    if (!is_hole(code)) column[u] = offsets[mine] - offsets[i0] + static_cast<int>(code);
+                }
+                const int last = end - first < G ? end - first : G;
+                for (int j = 0; j < last; ++j) {
+                    T part[V];
+#pragma unroll
+                    for (int v = 0; v < V; ++v) {
+                        const int k = group.lane + v * G;
+                        part[v] = !SUMMED && k < K ? per_partition[static_cast<int64>(first + j) * pitch + k] : T(0);
+                    }
+#pragma unroll
+                    for (int u = 0; u < U; ++u) {
+                        const int line = __shfl_sync(group.mask, column[u], j, G);
+#pragma unroll
+                        for (int v = 0; v < V; ++v) {
+                            const int k = group.lane + v * G;
+                            t[u][v] += line >= 0 && k < K ? near[line * pitch + k] : T(0);
+                            if (!SUMMED) p[u][v] += line >= 0 ? part[v] : T(0);
+                        }
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const int64 x = x0 + u * apart;
+            if (x >= n) break;
+            const Code* row = codes + x * r;
+            const T w = weight_of(weight, x);
+            Best<T> best = Best<T>::none(r, K);
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const int k = group.lane + v * G;
+                if (k >= K) continue;
+                const T cost = t[u][v] + w * (SUMMED ? per_partition[k] : p[u][v]);
+                best.take(0, cost < infinity<T>() ? cost : infinity<T>(), k);
+            }
+            best.reduce(group);
+            assigned.tell(group, x, best, [&] {
+                return best_column<true, V>(group, row, offsets, r, table, per_partition, SUMMED, w, K, pitch).k;
+            });
         }
     }
 }

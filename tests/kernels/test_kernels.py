@@ -147,6 +147,36 @@ def test_ptx_has_the_bits_of_numba(on_ptx, problem):
     assert_same_bits(on_ptx, *problem)
 
 
+def assert_same_assignment(device, codes, widths, table, per_partition, weight, monkeypatch):
+    """The table through shared memory, against its definition and against the kernel that reads it from the cache."""
+    there = membership(device, codes, widths)
+    given = [device.asarray(x) for x in (table, per_partition, weight)]
+    expected = cuda.assign(there, *given)
+    for name in ("CACHE", "REUSE", "FULL"):
+        monkeypatch.setattr(cuda, name, 0)
+    found, alone = cuda.assign(there, *given), cuda.assign(there, given[0], given[1][:1], None)
+    monkeypatch.undo()
+    check(found[0], oracle_assign(codes, widths, table, per_partition, weight)[0], device)
+    for one, two in zip(found, expected, strict=True):
+        check(one, to_host(two), device, exact=True)
+    for one, two in zip(alone, cuda.assign(there, given[0], given[1][:1], None), strict=True):
+        check(one, to_host(two), device, exact=True)
+
+
+@given(problem=problems(columns=(1, 13, 70)))
+@settings(max_examples=25, **fixtures)
+def test_a_table_in_shared_memory_gives_the_same_bits(on_cpu, problem):
+    with pytest.MonkeyPatch.context() as patch:
+        assert_same_assignment(on_cpu, *problem, patch)
+
+
+@given(problem=problems(max_n=12, columns=(5, 33)))
+@settings(max_examples=5, **fixtures)
+def test_ptx_of_a_table_in_shared_memory_gives_the_same_bits(on_ptx, problem):
+    with pytest.MonkeyPatch.context() as patch:
+        assert_same_assignment(on_ptx, *problem, patch)
+
+
 # name: n, widths, K, share of holes
 EXTREMES = {
     "one row": (1, [2, 3], 4, 0),

@@ -90,7 +90,8 @@ def best_columns(cost, parts, weighted):
     return order[:, 0].astype(np.int32), least
 
 
-def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
+def run_assign(kernel, n, sizes, K, T, code, weighted, summed, partitions=0):
+    """`partitions` at a time are in shared memory: `assign_tiled`."""
     codes, offsets, onehot = ensemble(n, sizes, code, holes=0 if summed else 0.2)
     rng = np.random.default_rng(2)
     values = rng.integers(0, 3, (offsets[-1], K)).astype(float) / 8  # few values, so that costs tie
@@ -100,9 +101,14 @@ def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
     per_partition = pitched(rng.integers(0, 3, (1 if summed else len(sizes), K)) / 4, T)
     weight = rng.integers(1, 3, n).astype(table.dtype) if weighted else np.uintp(0)
     labels, costs, seconds = empty(n, np.int32), empty(n, table.dtype), empty(n, table.dtype)
-    sizes_and_tables = (np.int64(n), np.int32(len(sizes)), table, per_partition, np.int32(summed))
-    pitch = np.int32(table.shape[1])
-    kernel((2,), (128,), (codes, offsets, *sizes_and_tables, weight, np.int32(K), pitch, labels, costs, seconds))
+    given = (codes, offsets, np.int64(n), np.int32(len(sizes)), table, per_partition)
+    shape, results = (np.int32(K), np.int32(table.shape[1])), (labels, costs, seconds)
+    if partitions:
+        widest = max(sum(sizes[at : at + partitions]) for at in range(0, len(sizes), partitions))
+        shared_mem = widest * table[0].nbytes
+        kernel((2,), (64,), (*given, weight, *shape, np.int32(partitions), *results), shared_mem=shared_mem)
+    else:
+        kernel((2,), (128,), (*given, np.int32(summed), weight, *shape, *results))
 
     seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)])
     parts = terms(onehot, offsets, table[:, :K])
@@ -267,6 +273,22 @@ CASES = {
             run_assign, n=45, sizes=[3, 2, 4], K=8, T="float", code="int", weighted=True, summed=True
         ),
     },
+    "assign_tiled": {
+        "assign_tiled<double, unsigned char, 4, 1, false>": partial(
+            run_assign,
+            n=270,
+            sizes=[3, 2, 4, 2, 5, 3, 3, 2, 2, 2, 4],
+            K=4,
+            T="double",
+            code="unsigned char",
+            weighted=False,
+            summed=False,
+            partitions=6,
+        ),
+        "assign_tiled<float, int, 32, 2, true>": partial(
+            run_assign, n=45, sizes=[3, 2, 4], K=40, T="float", code="int", weighted=True, summed=True, partitions=2
+        ),
+    },
     "count": {
         "count<unsigned, unsigned char, false, false>": partial(
             run_count,
@@ -394,9 +416,14 @@ MUTANTS = [
     ("deadlock", "gather_sum", "(0xffffffffu >> (32 - G)) << (thread % 32 / G * G)", "0xffffffffu"),
     ("mask", "gather_sum", "column, j, G)", "column, j)"),
     ("out of bounds", "gather_sum", "if (mine < r)", "if (mine <= r)"),
-    ("out of bounds", "gather_sum", "if (!is_hole(code)) column", "column"),
+    ("out of bounds", "gather_sum", "if (!is_hole(code)) column =", "column ="),
     ("wrong result", "gather_sum", "shared_column >= 0", "shared_column > 0"),
-    ("wrong result", "gather_sum", "int j = 0; j < last; ++j", "int j = last - 1; j >= 0; --j"),
+    (
+        "wrong result",
+        "gather_sum",
+        "j = 0; j < last; ++j) {\n            const",
+        "j = last - 1; j >= 0; --j) {\n            const",
+    ),
     ("wrong result", "gather_sum", "r - first < G ? r - first : G", "r - first < G ? r - first : G - 1"),
     # gather_sum
     (
@@ -422,17 +449,38 @@ MUTANTS = [
     ("wrong result", "assign", "{r + 1, infinity", "{0, infinity"),
     ("wrong result", "assign", "better ? cost : other_cost", "other_cost"),
     ("wrong result", "assign", "if (other_second < second) second = other_second;", ""),
-    ("wrong result", "assign", "if (cost == infinity<T>())", "if (false)"),
-    ("wrong result", "assign", "costs[x] = cost", "costs[x] = best.cost"),
+    ("wrong result", "assign", "if (best.cost == infinity<T>())", "if (false)"),
+    ("wrong result", "assign", "costs[x] = best.cost", "costs[x] = best.second"),
     ("out of bounds", "assign", "weight ? weight[x] : T(1)", "weight[x]"),
     ("out of bounds", "assign", "if (!summed) p[v]", "p[v]"),
-    ("race", "assign", "if (group.lane == 0)", "if (group.lane <= 1)"),
+    ("race", "assign", "if (group.lane != 0) return;", "if (group.lane > 1) return;"),
     (
         "out of bounds",
         "assign",
         "x < n; x += group.stride) {\n        const",
         "x <= n; x += group.stride) {\n        const",
     ),
+    # assign_tiled
+    ("race", "assign_tiled", "__syncthreads();  // all are done with the partitions before", ""),
+    (
+        "uninitialised",
+        "assign_tiled",
+        "near[entry] = far[entry];\n            __syncthreads();",
+        "near[entry] = far[entry];",
+    ),
+    ("out of bounds", "assign_tiled", "entry < n_entries", "entry <= n_entries"),
+    ("out of bounds", "assign_tiled", "r - i0 < partitions ? r : i0 + partitions", "i0 + partitions"),
+    ("out of bounds", "assign_tiled", "mine >= end || x >= n", "mine >= end"),
+    ("wrong result", "assign_tiled", "mine >= end || x >= n", "mine >= end - 1 || x >= n"),
+    ("out of bounds", "assign_tiled", "if (!is_hole(code)) column[u]", "column[u]"),
+    ("wrong result", "assign_tiled", "offsets[mine] - offsets[i0]", "offsets[mine] - offsets[first]"),
+    ("wrong result", "assign_tiled", "end - first < G ? end - first : G", "end - first < G ? end - first : G - 1"),
+    ("wrong result", "assign_tiled", "line >= 0 && k < K", "line > 0 && k < K"),
+    ("wrong result", "assign_tiled", "line >= 0 ? part[v] : T(0)", "part[v]"),
+    ("wrong result", "assign_tiled", "static_cast<int64>(first + j)", "static_cast<int64>(first)"),
+    ("wrong result", "assign_tiled", "start += gridDim.x * of_block", "start += 2 * gridDim.x * of_block"),
+    ("out of bounds", "assign_tiled", "if (x >= n) break;", "if (x > n) break;"),
+    ("race", "assign_tiled", "blockDim.x / G;  // rows of one group of lanes", "blockDim.x / G - 1;"),
     # count
     (
         "uninitialised",

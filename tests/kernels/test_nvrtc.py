@@ -33,6 +33,12 @@ def all_instantiations():
     by_code = []
     for code in CODES:
         by_code += [f"assign<{kind}, {code}, {group}>" for kind in FLOATS for group in GROUPS]
+        by_code += [
+            f"assign_tiled<{kind}, {code}, {group}, {summed}>"
+            for kind in FLOATS
+            for group in GROUPS
+            for summed in ("false", "true")
+        ]
         by_code += [f"gather_sum<{kind}, {code}, {group}>" for kind in SUMS for group in GROUPS]
         by_code += [f"coassociation<{kind}, {code}>" for kind in FLOATS]
     return tuple(by_code)
@@ -44,6 +50,7 @@ def covering_instantiations():
     for number, group in enumerate(GROUPS):
         code = CODES[number % 3]
         chosen.append(f"assign<{FLOATS[number % 2]}, {code}, {group}>")
+        chosen.append(f"assign_tiled<{FLOATS[number % 2]}, {code}, {group}, {('true', 'false')[number // 3]}>")
         chosen.append(f"gather_sum<{SUMS[number // 2]}, {code}, {group}>")
     for number, code in enumerate(CODES):
         chosen.append(f"coassociation<{FLOATS[number % 2]}, {code}>")

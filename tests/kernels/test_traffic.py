@@ -119,3 +119,35 @@ def test_count_has_blocks_where_the_labels_are_worth_them():
     assert blocks == [1, 2, 25, 250, cuda.COUNT_BLOCKS]
     alone = np.full(100, 20_000)  # too many for shared memory: nothing to clear, nothing to add up
     assert cuda._count_grid(10_000, alone, 1, 12288)[0] == -(-cuda.COUNT_BLOCKS // 100)
+
+
+@pytest.mark.parametrize("n_columns", [10, 20, 50])
+def test_a_table_in_shared_memory_is_read_once_for_many_rows(launched, monkeypatch, n_columns):
+    m, table = ensemble(256, [6] * 10), array(60, n_columns)
+    for name in ("CACHE", "FULL"):
+        monkeypatch.setattr(cuda, name, 0)
+    _, rows = cuda._staging(m, table, cuda.pitch_of(n_columns, 8), True)
+    cuda.assign(m, table, table[:1], None)
+    (kernel,) = launched
+    once = 60 * cuda.pitch_of(n_columns, 8) * 8 // 32
+    assert sectors(kernel.loads, 4) == -(-256 // rows) * once < m.codes.size * once // 60 // cuda.REUSE
+
+
+@pytest.mark.parametrize(
+    ("n", "widths", "n_columns", "pays"),
+    [
+        (10**5, [20] * 50, 50, True),
+        (10**5, [100] * 100, 10, True),
+        (10**5, [10] * 50, 10, False),  # in the first cache
+        (10**5, [100] * 100, 50, False),  # a block has fewer rows than a partition clusters
+        (10**3, [20] * 50, 50, False),  # too few rows for many blocks
+        (10**5, [2000] * 2, 20, False),  # a partition too large for shared memory
+        (10**5, [20] * 50, 200, False),  # more columns than lanes have registers for
+    ],
+)
+def test_a_table_goes_to_shared_memory_where_it_pays(launched, n, widths, n_columns, pays):
+    import cupy
+
+    m = membership(cupy, np.zeros((n, len(widths)), int), widths)
+    table = cupy.zeros((sum(widths), n_columns))
+    assert (cuda._staging(m, table, cuda.pitch_of(n_columns, 8), True)[1] > 0) == pays

@@ -7,6 +7,9 @@ import numpy as np
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 ROW_THREADS = 128  # of a block of gather_sum and assign
+TILED_THREADS = 256  # of a block of assign_tiled
+CACHE = 256 << 10  # bytes of a table, of which the first cache holds no more than half
+REUSE = 2  # how often a block of assign_tiled must use a row of the table
 COUNT_THREADS = 256  # of a block of count; also the most partitions in one of its groups
 COUNT_BLOCKS = 512  # of its grid, at most, as long as each group has one: they fill a device
 WORTH = 4  # labels that a block of count has for each of its cells
@@ -44,30 +47,51 @@ def assign(membership, table, per_partition, weight):
     import cupy
 
     n, n_columns = len(membership.codes), table.shape[1]
-    labels = cupy.empty(n, np.int32)
-    costs, seconds = cupy.empty(n, table.dtype), cupy.empty(n, table.dtype)
+    results = cupy.empty(n, np.int32), cupy.empty(n, table.dtype), cupy.empty(n, table.dtype)
     (padded, pitch), (parts, _) = _padded(table), _padded(per_partition)
-    summed = np.int32(len(per_partition) == 1)
+    summed = len(per_partition) == 1
     weight = np.uintp(0) if weight is None else weight
     lanes, each = _lanes(n_columns)
-    _launch(
-        f"assign<{TYPE[table.dtype.name]}, {{code}}, {lanes}, {each}>",
-        -(-n * lanes // ROW_THREADS),
-        ROW_THREADS,
-        membership,
-        (
-            padded,
-            parts,
-            summed,
-            weight,
-            np.int32(n_columns),
-            np.int32(pitch),
-            labels,
-            costs,
-            seconds,
-        ),
+    group, rows = _staging(membership, table, pitch, summed)
+    if rows:
+        _launch(
+            f"assign_tiled<{TYPE[table.dtype.name]}, {{code}}, {lanes}, {each}, {str(summed).lower()}>",
+            -(-n // rows),
+            TILED_THREADS,
+            membership,
+            (padded, parts, weight, *map(np.int32, (n_columns, pitch, group)), *results),
+            shared_mem=int(np.add.reduceat(membership.widths, np.arange(0, len(membership.widths), group)).max())
+            * pitch
+            * table.itemsize,
+        )
+    else:
+        _launch(
+            f"assign<{TYPE[table.dtype.name]}, {{code}}, {lanes}, {each}>",
+            -(-n * lanes // ROW_THREADS),
+            ROW_THREADS,
+            membership,
+            (padded, parts, np.int32(summed), weight, np.int32(n_columns), np.int32(pitch), *results),
+        )
+    return results
+
+
+def _staging(membership, table, pitch, summed):
+    """Return how many partitions of the table `assign_tiled` holds, and for how many rows: 0 where it does not pay.
+
+    It does where the table is not in the first cache anyway, where a block reads it for several times as many rows as
+    a partition has clusters, and where there are rows for blocks that fill a device.
+    """
+    widths, (lanes, each) = membership.widths, _lanes(table.shape[1])
+    rows = TILED_THREADS // lanes * (16 if summed else 8) // each
+    capacity = SHARED_BYTES // table.itemsize
+    pays = (
+        table.shape[1] <= lanes * each
+        and int(widths.max()) * pitch <= capacity
+        and membership.n_columns * pitch * table.itemsize > CACHE
+        and rows * len(widths) >= REUSE * membership.n_columns
+        and len(membership.codes) >= FULL * rows
     )
-    return labels, costs, seconds
+    return (_group(widths * pitch, capacity, len(widths)), rows) if pays else (0, 0)
 
 
 def count(membership, labels, weight, n_clusters):
