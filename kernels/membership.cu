@@ -43,15 +43,15 @@ struct Assigned {
     T* __restrict__ costs;
     T* __restrict__ seconds;
 
-    // Writes the best column of row x; `among_infinite` finds it where every cost is infinite.
-    template <int G, typename Look>
-    __device__ void tell(const Group<G>& group, int64 x, const Best<T>& best, Look among_infinite) const {
-        int k = best.k;
-        if (best.cost == infinity<T>()) k = among_infinite();
-        if (group.lane != 0) return;
-        labels[x] = k;
-        costs[x] = best.cost;
-        seconds[x] = best.second;
+    // Writes the best column of row x, and tells whether every cost was infinite.
+    template <int G>
+    __device__ bool tell(const Group<G>& group, int64 x, const Best<T>& best) const {
+        if (group.lane == 0) {
+            labels[x] = best.k;
+            costs[x] = best.cost;
+            seconds[x] = best.second;
+        }
+        return best.cost == infinity<T>();
     }
 };
 
@@ -75,9 +75,9 @@ __global__ void assign(const Code* __restrict__ codes, const int* __restrict__ o
         const Code* row = codes + x * r;
         const T w = weight_of(weight, x);
         const auto best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
-        assigned.tell(group, x, best, [&] {
-            return best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch).k;
-        });
+        if (!assigned.tell(group, x, best)) continue;
+        const auto other = best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
+        if (group.lane == 0) labels[x] = other.k;
     }
 }
 
@@ -151,11 +151,11 @@ __global__ void assign_tiled(const Code* __restrict__ codes, const int* __restri
                 }
             }
         }
+        unsigned infinite = 0;  // a bit for each row whose every cost is infinite
 #pragma unroll
         for (int u = 0; u < U; ++u) {
             const int64 x = x0 + u * apart;
             if (x >= n) break;
-            const Code* row = codes + x * r;
             const T w = weight_of(weight, x);
             Best<T> best = Best<T>::none(r, K);
 #pragma unroll
@@ -166,9 +166,15 @@ __global__ void assign_tiled(const Code* __restrict__ codes, const int* __restri
                 best.take(0, cost < infinity<T>() ? cost : infinity<T>(), k);
             }
             best.reduce(group);
-            assigned.tell(group, x, best, [&] {
-                return best_column<true, V>(group, row, offsets, r, table, per_partition, SUMMED, w, K, pitch).k;
-            });
+            infinite |= static_cast<unsigned>(assigned.tell(group, x, best)) << u;
+        }
+#pragma unroll 1
+        for (int64 x = x0; infinite; infinite >>= 1, x += apart) {
+            if (!(infinite & 1)) continue;
+            const T w = weight_of(weight, x);
+            const auto best = best_column<true, V>(group, codes + x * r, offsets, r, table, per_partition, SUMMED, w, K,
+                                                   pitch);
+            if (group.lane == 0) labels[x] = best.k;
         }
     }
 }

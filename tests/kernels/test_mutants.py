@@ -449,11 +449,12 @@ MUTANTS = [
     ("wrong result", "assign", "{r + 1, infinity", "{0, infinity"),
     ("wrong result", "assign", "better ? cost : other_cost", "other_cost"),
     ("wrong result", "assign", "if (other_second < second) second = other_second;", ""),
-    ("wrong result", "assign", "if (best.cost == infinity<T>())", "if (false)"),
+    ("wrong result", "assign", "return best.cost == infinity<T>();", "return false;"),
     ("wrong result", "assign", "costs[x] = best.cost", "costs[x] = best.second"),
     ("out of bounds", "assign", "weight ? weight[x] : T(1)", "weight[x]"),
     ("out of bounds", "assign", "if (!summed) p[v]", "p[v]"),
-    ("race", "assign", "if (group.lane != 0) return;", "if (group.lane > 1) return;"),
+    ("race", "assign", "if (group.lane == 0) {", "if (group.lane <= 1) {"),
+    ("race", "assign", "if (group.lane == 0) labels[x] = other.k;", "labels[x] = other.k;"),
     (
         "out of bounds",
         "assign",
@@ -480,6 +481,8 @@ MUTANTS = [
     ("wrong result", "assign_tiled", "static_cast<int64>(first + j)", "static_cast<int64>(first)"),
     ("wrong result", "assign_tiled", "start += gridDim.x * of_block", "start += 2 * gridDim.x * of_block"),
     ("out of bounds", "assign_tiled", "if (x >= n) break;", "if (x > n) break;"),
+    ("wrong result", "assign_tiled", "infinite >>= 1, x += apart", "infinite >>= 1, ++x"),
+    ("wrong result", "assign_tiled", "assigned.tell(group, x, best)) << u", "assigned.tell(group, x, best)) << 0"),
     ("race", "assign_tiled", "blockDim.x / G;  // rows of one group of lanes", "blockDim.x / G - 1;"),
     # count
     (
