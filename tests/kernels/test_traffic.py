@@ -151,3 +151,14 @@ def test_a_table_goes_to_shared_memory_where_it_pays(launched, n, widths, n_colu
     m = membership(cupy, np.zeros((n, len(widths)), int), widths)
     table = cupy.zeros((sum(widths), n_columns))
     assert (cuda._staging(m, table, cuda.pitch_of(n_columns, 8), True)[1] > 0) == pays
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cells_of_a_group_fit_unless_one_partition_has_too_many(seed):
+    rng = np.random.default_rng(seed)
+    cells, capacity = rng.integers(1, rng.integers(3, 60), rng.integers(1, 90)), 50
+    size = cuda._group(cells, capacity, 30)
+    assert 1 <= size <= 30
+    for at in range(0, len(cells), size):
+        some = cells[at : at + size]
+        assert some.sum() <= capacity or some.max() > capacity

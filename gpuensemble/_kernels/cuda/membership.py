@@ -60,9 +60,7 @@ def assign(membership, table, per_partition, weight):
             TILED_THREADS,
             membership,
             (padded, parts, weight, *map(np.int32, (n_columns, pitch, group)), *results),
-            shared_mem=int(np.add.reduceat(membership.widths, np.arange(0, len(membership.widths), group)).max())
-            * pitch
-            * table.itemsize,
+            shared_mem=_largest(membership.widths, group) * pitch * table.itemsize,
         )
     else:
         _launch(
@@ -125,6 +123,7 @@ def _counted(membership, rows, before, labels, weight, mass, n_clusters):
     flags = f"{str(before is not None).lower()}, {str(mass is not None).lower()}"
     cells = membership.widths * n_clusters + (0 if mass is None else 8 // size * n_clusters)
     group = _group(cells, SHARED_BYTES // size, COUNT_THREADS)
+    shared_mem = min(SHARED_BYTES, size * _largest(cells, group))
     out = cupy.zeros((membership.n_columns + (0 if mass is None else r), n_clusters), np.int64)
     if n:
         _launch(
@@ -135,10 +134,10 @@ def _counted(membership, rows, before, labels, weight, mass, n_clusters):
             (
                 np.int32(group),
                 *(np.uintp(0) if x is None else x for x in (rows, before, labels, weight, mass)),
-                *map(np.int32, (n_clusters, SHARED_BYTES)),
+                *map(np.int32, (n_clusters, shared_mem)),
                 out,
             ),
-            shared_mem=min(SHARED_BYTES, size * int(np.add.reduceat(cells, np.arange(0, r, group)).max())),
+            shared_mem=shared_mem,
             file="counts.cu",
             n=n,
         )
@@ -148,7 +147,7 @@ def _counted(membership, rows, before, labels, weight, mass, n_clusters):
 def _count_grid(n, cells, group, capacity):
     """Return the grid of `count`: each block counts at least WORTH labels for each cell that it clears and adds up."""
     n_groups = -(-len(cells) // group)
-    largest = int(np.add.reduceat(cells, np.arange(0, len(cells), group)).max())
+    largest = _largest(cells, group)
     worth = -(-n // COUNT_THREADS) if largest > capacity else n * group // (WORTH * largest)
     return max(1, min(worth, -(-COUNT_BLOCKS // n_groups))), grid(n_groups)
 
@@ -200,7 +199,7 @@ def _tiling(membership, rows, n_segments):
     group = _group(cells, (SHARED_BYTES - staged) // size, most)
     by_codes = (CODE_SLOTS * SUM_THREADS - SECTOR - group) // r
     by_rows = (ROW_SLOTS * SUM_THREADS - SECTOR - tile) // n_columns
-    capacity = min((SHARED_BYTES - staged) // size, int(np.add.reduceat(cells, np.arange(0, r, group)).max()))
+    capacity = min((SHARED_BYTES - staged) // size, _largest(cells, group))
     each = min(MOST_EACH, max(1, group * lanes // BUSY))
     return _Tiling(each, group, tile, lanes, 1 + min(by_codes, by_rows), capacity)
 
@@ -210,12 +209,18 @@ def _group(cells, capacity, most):
     fitting = capacity * len(cells) // int(np.minimum(cells, capacity).sum())
     size = max(1, min(most, fitting, len(cells)))
     while size > 1:
+        size = -(-len(cells) // -(-len(cells) // size))  # as many groups, of equal sizes
         starts = np.arange(0, len(cells), size)
         fits = np.add.reduceat(cells, starts) <= capacity
         if (fits | (np.maximum.reduceat(cells, starts) > capacity)).all():
             break
         size -= 1
-    return -(-len(cells) // -(-len(cells) // size))  # as many groups, of equal sizes
+    return size
+
+
+def _largest(cells, group):
+    """Return how many cells the largest group of so many partitions has."""
+    return int(np.add.reduceat(cells, np.arange(0, len(cells), group)).max())
 
 
 def _added(parts):
@@ -272,6 +277,8 @@ def _padded(table):
 
     (n_rows, n_columns), size = table.shape, table.itemsize
     pitch = pitch_of(n_columns, size)
+    if n_rows == 1 and table.flags.c_contiguous:
+        return table, pitch  # no second row is read
     if table.strides == (pitch * size, size):
         flat = ((n_rows - 1) * pitch + n_columns,)
         return cupy.lib.stride_tricks.as_strided(table, shape=flat, strides=(size,)), pitch
