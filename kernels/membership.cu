@@ -114,7 +114,7 @@ __global__ void assign_tiled(const Code* __restrict__ codes, const int* __restri
         T t[U][V] = {}, p[U][V] = {};
         for (int i0 = 0; i0 < r; i0 += partitions) {
             const int end = r - i0 < partitions ? r : i0 + partitions;
-            const int n_entries = (offsets[end] - offsets[i0]) * pitch;
+            const int n_entries = (offsets[end] - offsets[i0] - 1) * pitch + K;  // behind the last row may be nothing
             const T* far = table + static_cast<int64>(offsets[i0]) * pitch;
             __syncthreads();  // all are done with the partitions before
             for (int entry = threadIdx.x; entry < n_entries; entry += blockDim.x) near[entry] = far[entry];

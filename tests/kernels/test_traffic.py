@@ -130,7 +130,7 @@ def test_a_table_in_shared_memory_is_read_once_for_many_rows(launched, monkeypat
     cuda.assign(m, table, table[:1], None)
     (kernel,) = launched
     once = 60 * cuda.pitch_of(n_columns, 8) * 8 // 32
-    assert sectors(kernel.loads, 4) == -(-256 // rows) * once < m.codes.size * once // 60 // cuda.REUSE
+    assert 0 < sectors(kernel.loads, 4) <= -(-256 // rows) * once < m.codes.size * once // 60 // cuda.REUSE
 
 
 @pytest.mark.parametrize(
