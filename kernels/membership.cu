@@ -31,6 +31,30 @@ __global__ void gather_sum(const Code* __restrict__ codes, const int* __restrict
     }
 }
 
+template <typename T>
+__device__ T weight_of(const T* weight, int64 x) {
+    return weight ? weight[x] : T(1);
+}
+
+// What `assign` says of a row.
+template <typename T>
+struct Assigned {
+    int* __restrict__ labels;
+    T* __restrict__ costs;
+    T* __restrict__ seconds;
+
+    // Writes the best column of row x, and tells whether every cost was infinite.
+    template <int G>
+    __device__ bool tell(const Group<G>& group, int64 x, const Best<T>& best) const {
+        if (group.lane == 0) {
+            labels[x] = best.k;
+            costs[x] = best.cost;
+            seconds[x] = best.second;
+        }
+        return best.cost == infinity<T>();
+    }
+};
+
 // labels[x] = the k that minimises t + weight[x] * p, t = sum of table[column of x in i, k] and p = sum of
 // per_partition[i, k] over the observed i; costs[x] = that minimum, seconds[x] = the least cost of the other k. Ties go
 // to the lowest k. Where every cost is infinite, the k with the fewest infinite terms wins, then the one with the least
@@ -46,107 +70,112 @@ __global__ void assign(const Code* __restrict__ codes, const int* __restrict__ o
                        const T* __restrict__ weight, int K, int pitch, int* __restrict__ labels,
                        T* __restrict__ costs, T* __restrict__ seconds) {
     const Group<G> group;
+    const Assigned<T> assigned = {labels, costs, seconds};
     for (int64 x = group.row; x < n; x += group.stride) {
         const Code* row = codes + x * r;
-        const T w = weight ? weight[x] : T(1);
-        Best<T> best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
-        const T cost = best.cost, second = best.second;
-        if (cost == infinity<T>())
-            best = best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
-        if (group.lane == 0) {
-            labels[x] = best.k;
-            costs[x] = cost;
-            seconds[x] = second;
-        }
+        const T w = weight_of(weight, x);
+        const auto best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
+        if (!assigned.tell(group, x, best)) continue;
+        const auto other = best_column<true, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
+        if (group.lane == 0) labels[x] = other.k;
     }
 }
 
-// out[c, k] += weight of the rows in column c with label k, i.e. H.T @ diag(weight) @ onehot(labels), in integers.
+// Does `assign` with the table in shared memory, `group` partitions at a time, for K of at most G * V columns.
 //
-// A block serves the partitions of one group (bounds[g] .. bounds[g + 1] - 1, at most blockDim.x of them) over its
-// share of the rows. If the group's cells fit into `capacity` counters of shared memory they are counted there and
-// added to `out` once per block; a partition too large for that stands alone in its group and counts in `out`.
-// `weight` may be null: all 1. Counter is `unsigned` without weights (half the shared memory) and `uint64` with.
+// A group of lanes has the sums of U rows in registers, so that a block reads the table once for each
+// blockDim.x / G * U rows, in place of r rows of it for each row. The sums run over the partitions in ascending order,
+// and a hole adds 0, which changes no sum that began with 0: the bits are those of `assign`.
 //
-// Bytes per row: 4 of the label and 8 of the weight for each group; the codes once, but in 32-byte sectors, so up to
-// 32 / (codes of the group) times from the L2 cache. Atomics limit it: in shared memory r per row, spread over the cells
-// of a partition; in device memory the same number, spread over a table that is large by construction.
-template <typename Counter, typename Code>
-__global__ void count(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
-                      const int* __restrict__ bounds, int n_groups, const int* __restrict__ labels,
-                      const int64* __restrict__ weight, int K, int capacity, uint64* out) {
-    DYNAMIC_SHARED(Counter, cells);
-    for (int g = blockIdx.y; g < n_groups; g += gridDim.y) {
-        const int first = bounds[g];
-        const int width = bounds[g + 1] - first;
-        const int64 n_cells = static_cast<int64>(offsets[first + width] - offsets[first]) * K;
-        uint64* target = out + static_cast<int64>(offsets[first]) * K;
-        const bool fits = n_cells <= capacity;
-        if (fits) {
-            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x) cells[cell] = 0;
+// Bytes per row: as `assign`, but C * K / (rows of a block) table entries from the L2 cache. Wavefronts of shared memory
+// limit it, of which a processor serves one a cycle, as it does one sector of the L2 cache. Counted per row in the PTX
+// run, in double and without holes: sectors of the table with `assign`, then sectors and wavefronts here.
+//       r       C    K    assign    here   wavefronts
+//      50   1,000   50       650     203          251
+//     100   2,000   20       500      78          220
+//     100   2,000   50     1,300     406          502
+//     100  10,000   10       298     117          129
+//     100  10,000   50     1,300   2,031          908
+// So it pays where a block has several times as many rows as a partition has clusters (in the last line it does not,
+// and `assign` is launched), and where the table is too large for the first cache, which these counts leave out.
+template <typename T, typename Code, int G, int V, bool SUMMED>
+__global__ void assign_tiled(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+                             const T* __restrict__ table, const T* __restrict__ per_partition,
+                             const T* __restrict__ weight, int K, int pitch, int partitions, int* __restrict__ labels,
+                             T* __restrict__ costs, T* __restrict__ seconds) {
+    constexpr int U = (SUMMED ? 16 : 8) / V;
+    DYNAMIC_SHARED(T, near);
+    const Group<G> group;
+    const Assigned<T> assigned = {labels, costs, seconds};
+    const int apart = blockDim.x / G;  // rows of one group of lanes
+    const int64 of_block = static_cast<int64>(apart) * U;
+    for (int64 start = blockIdx.x * of_block; start < n; start += gridDim.x * of_block) {
+        const int64 x0 = start + threadIdx.x / G;
+        T t[U][V] = {}, p[U][V] = {};
+        for (int i0 = 0; i0 < r; i0 += partitions) {
+            const int end = r - i0 < partitions ? r : i0 + partitions;
+            const int n_entries = (offsets[end] - offsets[i0] - 1) * pitch + K;  // behind the last row may be nothing
+            const T* far = table + static_cast<int64>(offsets[i0]) * pitch;
+            __syncthreads();  // all are done with the partitions before
+            for (int entry = threadIdx.x; entry < n_entries; entry += blockDim.x) near[entry] = far[entry];
             __syncthreads();
+            for (int first = i0; first < end; first += G) {
+                const int mine = first + group.lane;
+                int column[U];
+#pragma unroll
+                for (int u = 0; u < U; ++u) {
+                    column[u] = -1;
+                    const int64 x = x0 + u * apart;
+                    if (mine >= end || x >= n) continue;
+                    const Code code = codes[x * r + mine];
+                    if (!is_hole(code)) column[u] = offsets[mine] - offsets[i0] + static_cast<int>(code);
+                }
+                const int last = end - first < G ? end - first : G;
+                for (int j = 0; j < last; ++j) {
+                    T part[V];
+#pragma unroll
+                    for (int v = 0; v < V; ++v) {
+                        const int k = group.lane + v * G;
+                        part[v] = !SUMMED && k < K ? per_partition[static_cast<int64>(first + j) * pitch + k] : T(0);
+                    }
+#pragma unroll
+                    for (int u = 0; u < U; ++u) {
+                        const int line = __shfl_sync(group.mask, column[u], j, G);
+#pragma unroll
+                        for (int v = 0; v < V; ++v) {
+                            const int k = group.lane + v * G;
+                            t[u][v] += line >= 0 && k < K ? near[line * pitch + k] : T(0);
+                            if (!SUMMED) p[u][v] += line >= 0 ? part[v] : T(0);
+                        }
+                    }
+                }
+            }
         }
-        const int rows = blockDim.x / width;
-        const int i = first + threadIdx.x % width;
-        const int shift = offsets[i] - offsets[first];
-        const int64 stride = static_cast<int64>(gridDim.x) * rows;
-        int64 x = static_cast<int64>(blockIdx.x) * rows + threadIdx.x / width;
-        if (threadIdx.x >= rows * width) x = n;
-        for (; x < n; x += stride) {
-            const Code code = codes[x * r + i];
-            if (is_hole(code)) continue;
-            const int64 cell = static_cast<int64>(shift + static_cast<int>(code)) * K + labels[x];
-            const int64 amount = weight ? weight[x] : 1;
-            if (fits)
-                atomicAdd(cells + cell, static_cast<Counter>(amount));
-            else
-                atomicAdd(target + cell, static_cast<uint64>(amount));
+        unsigned infinite = 0;  // a bit for each row whose every cost is infinite
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const int64 x = x0 + u * apart;
+            if (x >= n) break;
+            const T w = weight_of(weight, x);
+            Best<T> best = Best<T>::none(r, K);
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const int k = group.lane + v * G;
+                if (k >= K) continue;
+                const T cost = t[u][v] + w * (SUMMED ? per_partition[k] : p[u][v]);
+                best.take(0, cost < infinity<T>() ? cost : infinity<T>(), k);
+            }
+            best.reduce(group);
+            infinite |= static_cast<unsigned>(assigned.tell(group, x, best)) << u;
         }
-        if (fits) {
-            __syncthreads();
-            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x)
-                if (cells[cell]) atomicAdd(target + cell, static_cast<uint64>(cells[cell]));
-            // No barrier: for the next group each thread clears the cells that it has just read.
+#pragma unroll 1
+        for (int64 x = x0; infinite; infinite >>= 1, x += apart) {
+            if (!(infinite & 1)) continue;
+            const T w = weight_of(weight, x);
+            const auto best = best_column<true, V>(group, codes + x * r, offsets, r, table, per_partition, SUMMED, w, K,
+                                                   pitch);
+            if (group.lane == 0) labels[x] = best.k;
         }
-    }
-}
-
-// partial[s, c, k] = sum over the rows x of segment s in column c of rows[x, k], in ascending x: the parts of
-// H.T @ rows, to be added up in ascending s. No atomics: the same bits in every run, on any grid, as on the CPU.
-//
-// A block is one warp. It owns one partition, one segment and 32 columns k, and a lane owns one k, so that no two
-// threads meet in a cell and no barrier is needed. Sums live in shared memory where the partition has at most
-// `capacity` clusters, else in `partial` itself.
-//
-// Bytes per row: K entries of `rows` and r codes from device memory, both once more per partition from the L2 cache,
-// whose bandwidth limits it. Floating atomics would move as much through L2, in an order that changes from run to run.
-template <typename T, typename Code>
-__global__ void scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
-                            const T* __restrict__ rows, int K, int64 segment_rows, int n_segments, int capacity,
-                            T* partial) {
-    DYNAMIC_SHARED(T, cells);
-    const int lane = threadIdx.x;
-    const int n_tiles = (K + 31) / 32;
-    const int64 n_tasks = static_cast<int64>(n_tiles) * r * n_segments;
-    for (int64 task = blockIdx.x; task < n_tasks; task += gridDim.x) {
-        const int k = static_cast<int>(task % n_tiles) * 32 + lane;
-        const int i = static_cast<int>(task / n_tiles % r);
-        const int64 segment = task / n_tiles / r;
-        if (k >= K) continue;
-        const int width = offsets[i + 1] - offsets[i];
-        T* own = partial + (segment * offsets[r] + offsets[i]) * K + k;
-        const bool fits = width <= capacity;
-        T* sums = fits ? cells + lane : own;
-        const int64 pitch = fits ? 32 : K;
-        for (int c = 0; c < width; ++c) sums[c * pitch] = 0;
-        const int64 first = segment * segment_rows;
-        const int64 last = n - first < segment_rows ? n : first + segment_rows;
-        for (int64 x = first; x < last; ++x) {
-            const Code code = codes[x * r + i];
-            if (!is_hole(code)) sums[static_cast<int64>(code) * pitch] += rows[x * K + k];
-        }
-        if (fits)
-            for (int c = 0; c < width; ++c) own[static_cast<int64>(c) * K] = sums[c * pitch];
     }
 }
 

@@ -72,6 +72,8 @@ struct Best {
     int k;
     T second;
 
+    static __device__ Best none(int r, int K) { return {r + 1, infinity<T>(), K, infinity<T>()}; }
+
     __device__ void take(int other_infinite, T other_cost, int other_k) {
         const bool better = other_infinite != infinite ? other_infinite < infinite
                             : other_cost != cost       ? other_cost < cost
@@ -102,7 +104,7 @@ struct Best {
 template <bool COUNT_INFINITE, int V, typename T, typename Code, int G>
 __device__ Best<T> best_column(const Group<G>& group, const Code* row, const int* offsets, int r, const T* table,
                                const T* per_partition, bool summed, T weight, int K, int pitch) {
-    Best<T> best = {r + 1, infinity<T>(), K, infinity<T>()};
+    Best<T> best = Best<T>::none(r, K);
     for (int base = group.lane; base - group.lane < K; base += G * V) {
         T t[V] = {}, p[V] = {};
         int infinite[V] = {};

@@ -7,6 +7,7 @@ which is CuPy's current one, contiguous, and of the types that the kernels have.
 from typing import Any
 
 from gpuensemble._array.devices import Array, device_of
+from gpuensemble._kernels.cpu import contingency
 from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cuda import membership as cuda
 
@@ -37,6 +38,20 @@ def count(m: Any, labels: Array, weight: Array | None, n_clusters: int) -> Array
 def count_masses(m: Any, labels: Array, weight: Array | None, mass: Array, n_clusters: int) -> tuple[Array, Array]:
     """Do `count`, and sum the masses of the rows of each label that each partition saw: C x K and r x K."""
     return _twin(m).count_masses(m, labels, weight, mass, n_clusters)
+
+
+def count_moves(m: Any, rows: Array | None, old: Array, new: Array, weight: Array | None, n_clusters: int) -> Array:
+    """Return by how much `count` changes where labels `old` become `new`; only `rows` are looked at, or all: None."""
+    twin = contingency if device_of(m.codes) == "cpu" else cuda
+    return twin.count_moves(m, rows, old, new, weight, n_clusters)
+
+
+def count_moved_masses(
+    m: Any, rows: Array | None, old: Array, new: Array, weight: Array | None, mass: Array, n_clusters: int
+) -> tuple[Array, Array]:
+    """Return by how much `count_masses` changes where labels `old` become `new`."""
+    twin = contingency if device_of(m.codes) == "cpu" else cuda
+    return twin.count_moved_masses(m, rows, old, new, weight, mass, n_clusters)
 
 
 def assign(m: Any, table: Array, per_partition: Array, weight: Array | None) -> tuple[Array, Array, Array]:

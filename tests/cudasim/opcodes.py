@@ -7,12 +7,10 @@ branch or a synchronisation returns where the lanes go next, as [(index of a sta
 import ctypes
 import ctypes.util
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
 WARP = 32
-SECTOR = 32  # bytes
 SHARED_WINDOW = 1 << 40  # the generic address of the first byte of shared memory
 
 DTYPES = {
@@ -243,28 +241,6 @@ def _convert_address(batch, statement, to, space):
 # Memory.
 
 
-@dataclass
-class Load:
-    """Traffic of one load instruction from one argument, summed over the warps that executed it."""
-
-    instruction: str
-    argument_index: int
-    executions: int = 0
-    requested_bytes: int = 0
-    sectors: int = 0
-    ideal_sectors: int = 0  # if each run of neighbouring addresses started on a sector
-
-    def add(self, warps, offsets, width):
-        """Counts an access of `width` bytes at each offset, by the warp at the same place of `warps`."""
-        keys = np.unique((warps << 40) | offsets)
-        breaks = np.flatnonzero(np.diff(keys) != width) + 1
-        runs = np.diff(np.concatenate(([0], breaks, [keys.size]))) * width
-        self.executions += 1 + int(np.count_nonzero(np.diff(keys >> 40)))
-        self.requested_bytes += offsets.size * width
-        self.sectors += 1 + int(np.count_nonzero(np.diff(keys // SECTOR)))
-        self.ideal_sectors += int((-(-runs // SECTOR)).sum())
-
-
 @opcode(rf"ld\.param\.({ANY})")
 def _load_parameter(batch, statement, kind):
     target = batch.target(statement.operands[0], kind)
@@ -284,9 +260,7 @@ def _load(batch, statement, space, kind):
             for number, target in enumerate(targets):
                 elements, places = _elements(memory, dtype, offsets, number)
                 target[lanes] = elements[places]
-            if argument is not None:
-                load = batch.loads.setdefault((statement.at, argument), Load(statement.text, argument))
-                load.add(lanes // WARP, offsets, width)
+            batch.traffic.add("loads", statement, argument, lanes, offsets, width)
 
     return step
 
@@ -295,12 +269,14 @@ def _load(batch, statement, space, kind):
 def _store(batch, statement, space, kind):
     sources = [batch.values(name, kind) for name in _parts(statement.operands[1])]
     address, dtype = batch.address(statement.operands[0]), DTYPES[kind]
+    width = dtype.itemsize * len(sources)
 
     def step(active):
-        for memory, _, lanes, offsets in batch.places(statement, space, active, address, dtype.itemsize * len(sources)):
+        for memory, argument, lanes, offsets in batch.places(statement, space, active, address, width):
             for number, source in enumerate(sources):
                 elements, places = _elements(memory, dtype, offsets, number)
                 elements[places] = source[lanes]
+            batch.traffic.add("stores", statement, argument, lanes, offsets, width)
 
     return step
 
@@ -312,11 +288,12 @@ def _atomic_add(batch, statement, name, space, kind):
     address, source = batch.address(statement.operands[-2]), batch.values(statement.operands[-1], kind)
 
     def step(active):
-        for memory, _, lanes, offsets in batch.places(statement, space, active, address, dtype.itemsize):
+        for memory, argument, lanes, offsets in batch.places(statement, space, active, address, dtype.itemsize):
             elements, places = _elements(memory, dtype, offsets, 0)
             for lane, place in zip(lanes, places, strict=True):
                 target[lane] = elements[place]
                 elements[place] += source[lane]
+            batch.traffic.add("atomics", statement, argument, lanes, offsets, dtype.itemsize)
 
     return step
 

@@ -1,4 +1,4 @@
-"""Executes the PTX that NVRTC emits, over NumPy, and counts the memory sectors that each load touches.
+"""Executes the PTX that NVRTC emits, over NumPy, and counts the memory traffic of each instruction.
 
 A register is an array over lanes: the threads of several blocks at once, each block padded to whole warps. Threads that
 branch apart run lowest program counter first, so they meet again where their paths join. opcodes.py has what can be
@@ -13,6 +13,7 @@ import numpy as np
 
 from cudasim import nvrtc
 from cudasim.opcodes import DTYPES, SHARED_WINDOW, WARP, lookup
+from cudasim.traffic import Traffic
 
 LANES = 4096  # that run at once, at most, unless one block has more
 GARBAGE = 0xA5  # in every byte of fresh registers and shared memory
@@ -41,7 +42,11 @@ class PtxModule:
 
 
 class PtxFunction:
-    """A kernel to launch. `loads` has the traffic of the last launch: a Load for each load instruction and argument."""
+    """A kernel to launch.
+
+    `loads`, `stores` and `atomics` have the traffic of the last launch, an Access for each instruction and argument;
+    `shared_accesses` that of shared memory.
+    """
 
     max_dynamic_shared_size_bytes = 48 * 1024
 
@@ -49,7 +54,8 @@ class PtxFunction:
         text = re.sub(r"//.*", "", ptx)
         header = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)[^{{]*{{", text, re.DOTALL)
         body = text[header.end() : _closing_brace(text, header.end())]
-        self.name, self.loads = name, []
+        self.name = name
+        self._tell(Traffic())
         self.parameters = _parameters(header[1])
         self.shared, self.static_bytes = _shared_layout(text, body)
         self.registers, self.labels, self.statements = _parse(body)
@@ -63,14 +69,18 @@ class PtxFunction:
             raise ValueError(f"grid {grid} of blocks {block} is not a launch that CUDA takes")
         if shared_mem > self.max_dynamic_shared_size_bytes:
             raise ValueError(f"{shared_mem} bytes of dynamic shared memory are too many")
-        memory, loads = GlobalMemory(), {}
+        memory, traffic = GlobalMemory(), Traffic()
         parameters = self._pack(args, memory)
         step = max(1, LANES // prod(block))
         with np.errstate(all="ignore"):
             for first in range(0, prod(grid), step):
                 blocks = np.arange(first, min(first + step, prod(grid)))
-                Batch(self, grid, block, blocks, memory, parameters, shared_mem, loads).run()
-        self.loads = list(loads.values())
+                Batch(self, grid, block, blocks, memory, parameters, shared_mem, traffic).run()
+        self._tell(traffic)
+
+    def _tell(self, traffic):
+        self.loads, self.stores = list(traffic.loads.values()), list(traffic.stores.values())
+        self.atomics, self.shared_accesses = list(traffic.atomics.values()), list(traffic.shared.values())
 
     def _pack(self, args, memory):
         """The bytes of each parameter, by name."""
@@ -121,8 +131,8 @@ class GlobalMemory:
 class Batch:
     """Some blocks of a launch, executed together."""
 
-    def __init__(self, function, grid, block, blocks, memory, parameters, dynamic_bytes, loads):
-        self.function, self.memory, self.parameters, self.loads = function, memory, parameters, loads
+    def __init__(self, function, grid, block, blocks, memory, parameters, dynamic_bytes, traffic):
+        self.function, self.memory, self.parameters, self.traffic = function, memory, parameters, traffic
         padded = _round_up(prod(block), WARP)
         thread = np.tile(np.arange(padded), blocks.size)
         self.lane = thread % WARP

@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from cudasim import nvrtc, standin
 from cudasim.ptx import PtxModule
 from cudasim.shim import ShimModule, gxx
+from cudasim.tally import counted
 from gpuensemble import Membership
 from gpuensemble._array.devices import to_host
+from gpuensemble._kernels import products
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cpu import pairs as cpu_pairs
@@ -26,7 +28,7 @@ from gpuensemble._kernels.cuda import slices as cuda_slices
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
 from gpuensemble.estimators.lta import solver
-from support import check, membership, oracle_assign, problems, random_codes
+from support import check, membership, onehot, oracle_assign, problems, random_codes
 
 
 class Ptx(PtxModule):
@@ -147,6 +149,36 @@ def test_ptx_has_the_bits_of_numba(on_ptx, problem):
     assert_same_bits(on_ptx, *problem)
 
 
+def assert_same_assignment(device, codes, widths, table, per_partition, weight, monkeypatch):
+    """The table through shared memory, against its definition and against the kernel that reads it from the cache."""
+    there = membership(device, codes, widths)
+    given = [device.asarray(x) for x in (table, per_partition, weight)]
+    expected = cuda.assign(there, *given)
+    for name in ("CACHE", "REUSE", "FULL"):
+        monkeypatch.setattr(cuda, name, 0)
+    found, alone = cuda.assign(there, *given), cuda.assign(there, given[0], given[1][:1], None)
+    monkeypatch.undo()
+    check(found[0], oracle_assign(codes, widths, table, per_partition, weight)[0], device)
+    for one, two in zip(found, expected, strict=True):
+        check(one, to_host(two), device, exact=True)
+    for one, two in zip(alone, cuda.assign(there, given[0], given[1][:1], None), strict=True):
+        check(one, to_host(two), device, exact=True)
+
+
+@given(problem=problems(columns=(1, 13, 70)))
+@settings(max_examples=25, **fixtures)
+def test_a_table_in_shared_memory_gives_the_same_bits(on_cpu, problem):
+    with pytest.MonkeyPatch.context() as patch:
+        assert_same_assignment(on_cpu, *problem, patch)
+
+
+@given(problem=problems(max_n=12, columns=(5, 33)))
+@settings(max_examples=5, **fixtures)
+def test_ptx_of_a_table_in_shared_memory_gives_the_same_bits(on_ptx, problem):
+    with pytest.MonkeyPatch.context() as patch:
+        assert_same_assignment(on_ptx, *problem, patch)
+
+
 # name: n, widths, K, share of holes
 EXTREMES = {
     "one row": (1, [2, 3], 4, 0),
@@ -233,27 +265,89 @@ def test_slices_of_two_have_the_same_bits(device, m, n, dtype):
     check(on_device[0], tensor, device, exact=True)
 
 
+def defined_changes(codes, widths, rows, old, new, amount, n_clusters):
+    """What `count_moves` and `count_moved_masses` are: differences of dense products."""
+    some = np.zeros(len(codes), bool)
+    some[slice(None) if rows is None else rows] = True
+    change = (np.eye(n_clusters, dtype=int)[new] - np.eye(n_clusters, dtype=int)[old]) * (amount * some)[:, None]
+    return onehot(codes, widths).T.astype(int) @ change, (codes >= 0).T.astype(int) @ change
+
+
+@pytest.mark.parametrize("holes", [0, 0.4])
+@pytest.mark.parametrize(
+    "widths", [[3, 2, 4], [2] * 300, [700, 3], [99, 1, 1, 99, 99]], ids=["few", "many", "wide", "uneven"]
+)
+def test_changes_of_counts_are_those_of_two_counts(device, widths, holes):
+    rng = np.random.default_rng(len(widths))
+    n, n_clusters = 60, 20
+    codes = random_codes(rng, n, widths, holes)
+    old = rng.integers(0, n_clusters, n).astype("int32")
+    new = np.where(rng.random(n) < 0.5, old, rng.integers(0, n_clusters, n)).astype("int32")
+    mass, weight = rng.integers(0, 2**40, (2, n))
+    here, there = membership(np, codes, widths), membership(device, codes, widths)
+    on_device = [device.asarray(x) for x in (old, new, weight, mass)]
+    for rows in (None, np.flatnonzero(rng.random(n) < 0.7), np.flatnonzero(old == new)):
+        index = None if rows is None else device.asarray(rows)
+        counts, _ = defined_changes(codes, widths, rows, old, new, weight, n_clusters)
+        plain, _ = defined_changes(codes, widths, rows, old, new, 1, n_clusters)
+        _, masses = defined_changes(codes, widths, rows, old, new, mass, n_clusters)
+        check(products.count_moves(here, rows, old, new, None, n_clusters), plain, np)
+        check(products.count_moves(there, index, *on_device[:2], None, n_clusters), plain, device)
+        check(products.count_moves(there, index, *on_device[:3], n_clusters), counts, device)
+        for one, two, three in zip(
+            products.count_moved_masses(here, rows, old, new, weight, mass, n_clusters),
+            products.count_moved_masses(there, index, *on_device, n_clusters),
+            (counts, masses),
+            strict=True,
+        ):
+            check(one, three, np)
+            check(two, three, device)
+
+
+@pytest.mark.parametrize("n_columns", [1, 8, 10])
+def test_a_table_whose_rows_start_on_sectors_is_not_copied(device, n_columns):
+    rng = np.random.default_rng(9)
+    m = membership(device, random_codes(rng, 30, [3, 2, 4]), [3, 2, 4])
+    padded = device.asarray(np.full((9, cuda.pitch_of(n_columns, 8)), np.nan))
+    padded[:, :n_columns] = table = device.asarray(rng.standard_normal((9, n_columns)))
+    view, parts = padded[:, :n_columns], table[:1]  # of a single row no second one has to be found
+    with counted() as found:
+        sums, assigned = cuda.gather_sum(m, view), cuda.assign(m, view, parts, None)
+    assert (found.launches, found.kernels) == (2, 2)
+    check(sums, to_host(cuda.gather_sum(m, table)), device, exact=True)
+    for one, two in zip(assigned, cuda.assign(m, table, table[:1], None), strict=True):
+        check(one, to_host(two), device, exact=True)
+
+
+def test_counts_take_two_launches_and_no_upload(device):
+    rng = np.random.default_rng(8)
+    m = membership(device, random_codes(rng, 60, [3, 2, 4]), [3, 2, 4])
+    old, new = (device.asarray(rng.integers(0, 5, 60).astype("int32")) for _ in range(2))
+    mass = device.asarray(rng.integers(0, 9, 60))
+    for call in (
+        lambda: cuda.count(m, new, None, 5),
+        lambda: cuda.count_masses(m, new, None, mass, 5),
+        lambda: products.count_moves(m, None, old, new, None, 5),
+        lambda: products.count_moved_masses(m, None, old, new, mass, mass, 5),
+    ):
+        with counted() as found:
+            call()
+        assert (found.launches, found.kernels, found.reads, found.up) == (2, 1, 0, 0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n_columns", [5, 10, 32, 50, 100])
-def test_assign_reads_the_table_in_whole_sectors(monkeypatch, dtype, n_columns):
-    launched = []
-
-    class Recorded(PtxModule):
-        def get_function(self, expression):
-            launched.append(super().get_function(expression))
-            return launched[-1]
-
-    monkeypatch.setitem(ENGINES, "PTX recorded", Recorded)
-    rng = np.random.default_rng(2)
-    codes = random_codes(rng, 40, [6] * 10, holes=0)
-    table = rng.standard_normal((60, n_columns)).astype(dtype)
-    with _installed("PTX recorded", monkeypatch) as device:
-        membership(device, codes, [6] * 10).assign(device.asarray(table))
-    gathers = [load for load in launched[0].loads if load.argument_index == 4]
-    sectors = sum(load.sectors for load in gathers)
-    assert 0 < sectors <= 1.25 * sum(load.ideal_sectors for load in gathers)
-    # The ideal above takes runs of addresses as they are; this bound sees rows read by scattered lanes, too.
-    assert sectors <= codes.size * -(-n_columns * table.itemsize // 32)
+@pytest.mark.parametrize(("segment_rows", "n_columns"), [(20, 3), (7, 19), (16, 40)])
+def test_scatter_add_has_the_same_bits_in_segments(device, dtype, segment_rows, n_columns):
+    rng = np.random.default_rng(segment_rows)
+    widths = [3, 9, 2, 250, 4, 4, 5]
+    codes = random_codes(rng, 50, widths)
+    rows = rng.standard_normal((50, n_columns)).astype(dtype)
+    here, there = membership(np, codes, widths), membership(device, codes, widths)
+    expected = cpu.scatter_add(here, rows, segment_rows)
+    with counted() as found:
+        sums = cuda.scatter_add(there, device.asarray(rows), segment_rows)
+    check(sums, expected, device, exact=True)
+    assert (found.launches, found.reads, found.up) == (2, 0, rows.nbytes)
 
 
 # ------------------------------------------------------------------------------------------------ slices

@@ -17,11 +17,13 @@ Checked = partial(ShimModule, checked=True)
 ORDERS = ("forward", "reverse")
 SOURCE = source("membership.cu")
 SOURCES = {"shrink_slices": source("slices.cu")}  # of a kernel that is not in membership.cu
+SOURCE = source("membership.cu")
+SOURCES = {"shrink_slices": source("slices.cu")}  # of a kernel that is not in membership.cu
+SOURCES |= dict.fromkeys(("scatter_add", "add_parts"), source("scatter.cu"))
+SOURCES |= {"count": source("counts.cu")}
 SOURCES |= {"lta_update": source("lta.cu")}
 SOURCES |= {"orthogonalise": source("jacobi.cu")}
 SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), source("pairs.cu"))
-BATCHES = ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse", "judge")
-SOURCES |= dict.fromkeys(BATCHES, source("batches.cu"))
 C_TYPES = {
     "unsigned char": np.uint8,
     "unsigned short": np.uint16,
@@ -91,7 +93,8 @@ def best_columns(cost, parts, weighted):
     return order[:, 0].astype(np.int32), least
 
 
-def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
+def run_assign(kernel, n, sizes, K, T, code, weighted, summed, partitions=0):
+    """`partitions` at a time are in shared memory: `assign_tiled`."""
     codes, offsets, onehot = ensemble(n, sizes, code, holes=0 if summed else 0.2)
     rng = np.random.default_rng(2)
     values = rng.integers(0, 3, (offsets[-1], K)).astype(float) / 8  # few values, so that costs tie
@@ -101,9 +104,14 @@ def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
     per_partition = pitched(rng.integers(0, 3, (1 if summed else len(sizes), K)) / 4, T)
     weight = rng.integers(1, 3, n).astype(table.dtype) if weighted else np.uintp(0)
     labels, costs, seconds = empty(n, np.int32), empty(n, table.dtype), empty(n, table.dtype)
-    sizes_and_tables = (np.int64(n), np.int32(len(sizes)), table, per_partition, np.int32(summed))
-    pitch = np.int32(table.shape[1])
-    kernel((2,), (128,), (codes, offsets, *sizes_and_tables, weight, np.int32(K), pitch, labels, costs, seconds))
+    given = (codes, offsets, np.int64(n), np.int32(len(sizes)), table, per_partition)
+    shape, results = (np.int32(K), np.int32(table.shape[1])), (labels, costs, seconds)
+    if partitions:
+        widest = max(sum(sizes[at : at + partitions]) for at in range(0, len(sizes), partitions))
+        shared_mem = widest * table[0].nbytes
+        kernel((2,), (64,), (*given, weight, *shape, np.int32(partitions), *results), shared_mem=shared_mem)
+    else:
+        kernel((2,), (128,), (*given, np.int32(summed), weight, *shape, *results))
 
     seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)])
     parts = terms(onehot, offsets, table[:, :K])
@@ -115,29 +123,44 @@ def run_assign(kernel, n, sizes, K, T, code, weighted, summed):
     return [(labels, want_labels), (costs, want_costs), (seconds, np.sort(cost, axis=1)[:, 1])]
 
 
-def run_count(kernel, n, sizes, bounds, K, capacity, counter, code):
+def run_count(kernel, n, sizes, group, K, capacity, counter, code, moves=False, masses=False):
     codes, offsets, onehot = ensemble(n, sizes, code)
     rng = np.random.default_rng(3)
-    labels = rng.integers(0, K, n).astype(np.int32)
-    weight = rng.integers(0, 2**40, n) if counter == "unsigned long long" else np.uintp(0)
-    out = np.zeros((offsets[-1], K), np.uint64)
-    groups = (np.array(bounds, np.int32), np.int32(len(bounds) - 1))
-    args = (codes, offsets, np.int64(n), np.int32(len(sizes)), *groups, labels, weight, np.int32(K), np.int32(capacity))
-    kernel((2, 2), (256,), (*args, out), shared_mem=capacity * np.dtype(C_TYPES[counter]).itemsize)
-    amounts = np.where(labels[:, None] == np.arange(K), weight[:, None] if weight.ndim else 1, 0)
-    return [(out, (onehot.T.astype(np.int64) @ amounts).astype(np.uint64))]
+    before, labels = rng.integers(0, K, (2, n)).astype(np.int32)
+    mass, weight = rng.integers(0, 2**40, (2, n))
+    weight = weight if counter == "unsigned long long" else np.uintp(0)
+    rows = rng.permutation(n)[: n - 9] if moves else np.uintp(0)
+    out = np.zeros((offsets[-1] + (len(sizes) if masses else 0), K), np.uint64)
+    given = (rows, before if moves else np.uintp(0), labels, weight, mass if masses else np.uintp(0))
+    args = (codes, offsets, np.int64(n - 9 if moves else n), np.int32(len(sizes)), np.int32(group), *given)
+    kernel((2, 2), (256,), (*args, np.int32(K), np.int32(capacity), out), shared_mem=capacity)
+    change = (labels[:, None] == np.arange(K)).astype(np.int64)
+    if moves:
+        change -= before[:, None] == np.arange(K)
+        change[np.setdiff1d(np.arange(n), rows)] = 0
+    seen = np.stack([onehot[:, a:b].any(axis=1) for a, b in pairwise(offsets)]).astype(np.int64)
+    want = [onehot.T.astype(np.int64) @ (change * (weight[:, None] if weight.ndim else 1))]
+    return [(out, np.concatenate([*want, seen @ (change * mass[:, None])] if masses else want).astype(np.uint64))]
 
 
-def run_scatter_add(kernel, n, sizes, K, segment_rows, capacity, T, code):
+def run_scatter_add(kernel, n, sizes, K, segment_rows, tiling, T, code):
+    """`tiling` is group, tile, lanes, chunk and capacity."""
     codes, offsets, onehot = ensemble(n, sizes, code)
     rows = np.random.default_rng(4).standard_normal((n, K)).astype(C_TYPES[T])
     n_segments = -(-n // segment_rows)
     partial_sums = empty((n_segments, offsets[-1], K), rows.dtype)
-    counts = (np.int64(segment_rows), np.int32(n_segments), np.int32(capacity))
+    counts = (np.int64(segment_rows), np.int32(n_segments), *map(np.int32, tiling))
     args = (codes, offsets, np.int64(n), np.int32(len(sizes)), rows, np.int32(K), *counts, partial_sums)
-    kernel((2,), (32,), args, shared_mem=capacity * 32 * rows.itemsize)
+    kernel((2,), (256,), args, shared_mem=(tiling[-1] + 256) * rows.itemsize)
     each = onehot[:, :, None] * rows[:, None, :]
     return [(partial_sums, np.stack([in_order(each[at : at + segment_rows]) for at in range(0, n, segment_rows)]))]
+
+
+def run_add_parts(kernel, n_parts, size, T):
+    parts = np.random.default_rng(5).standard_normal((n_parts, size)).astype(C_TYPES[T])
+    out = empty(size, parts.dtype)
+    kernel((2,), (64,), (parts, np.int64(size), np.int32(n_parts), out))
+    return [(out, in_order(parts))]
 
 
 def run_coassociation(kernel, n, sizes, begin, n_rows, penalty, T, code):
@@ -368,35 +391,74 @@ CASES = {
             run_assign, n=45, sizes=[3, 2, 4], K=8, T="float", code="int", weighted=True, summed=True
         ),
     },
+    "assign_tiled": {
+        "assign_tiled<double, unsigned char, 4, 1, false>": partial(
+            run_assign,
+            n=270,
+            sizes=[3, 2, 4, 2, 5, 3, 3, 2, 2, 2, 4],
+            K=4,
+            T="double",
+            code="unsigned char",
+            weighted=False,
+            summed=False,
+            partitions=6,
+        ),
+        "assign_tiled<float, int, 32, 2, true>": partial(
+            run_assign, n=45, sizes=[3, 2, 4], K=40, T="float", code="int", weighted=True, summed=True, partitions=2
+        ),
+    },
     "count": {
-        "count<unsigned, unsigned char>": partial(
+        "count<unsigned, unsigned char, false, false>": partial(
             run_count,
             n=400,
             sizes=[3, 4, 5, 40, 2, 2, 6, 3],
-            bounds=[0, 3, 4, 6, 8],
+            group=3,
             K=4,
-            capacity=48,
+            capacity=4 * 48,
             counter="unsigned",
             code="unsigned char",
         ),
-        "count<unsigned long long, int>": partial(
+        "count<unsigned long long, int, false, false>": partial(
             run_count,
             n=400,
             sizes=[3, 4, 5, 40, 2],
-            bounds=[0, 2, 3, 4, 5],
+            group=2,
             K=3,
-            capacity=24,
+            capacity=8 * 24,
             counter="unsigned long long",
             code="int",
         ),
+        "count<unsigned, unsigned short, true, true>": partial(
+            run_count,
+            n=300,
+            sizes=[3, 4, 5, 40, 2, 2, 6, 3],
+            group=3,
+            K=4,
+            capacity=4 * 48 + 8 * 12,
+            counter="unsigned",
+            code="unsigned short",
+            moves=True,
+            masses=True,
+        ),
     },
     "scatter_add": {
-        "scatter_add<double, unsigned char>": partial(
-            run_scatter_add, n=50, sizes=[3, 9, 6], K=40, segment_rows=20, capacity=6, T="double", code="unsigned char"
+        "scatter_add<double, unsigned char, 2>": partial(
+            run_scatter_add,
+            n=50,
+            sizes=[3, 4, 9, 2, 2, 3, 2],
+            K=11,
+            segment_rows=20,
+            tiling=(3, 6, 8, 7, 48),
+            T="double",
+            code="unsigned char",
         ),
-        "scatter_add<float, int>": partial(
-            run_scatter_add, n=33, sizes=[3, 2], K=5, segment_rows=40, capacity=1, T="float", code="int"
+        "scatter_add<float, int, 1>": partial(
+            run_scatter_add, n=33, sizes=[3, 2], K=5, segment_rows=40, tiling=(1, 5, 8, 16, 15), T="float", code="int"
         ),
+    },
+    "add_parts": {
+        "add_parts<double>": partial(run_add_parts, n_parts=12, size=300, T="double"),
+        "add_parts<float>": partial(run_add_parts, n_parts=2, size=5, T="float"),
     },
     "coassociation": {
         "coassociation<float, unsigned char>": partial(
@@ -508,9 +570,14 @@ MUTANTS = [
     ("deadlock", "gather_sum", "(0xffffffffu >> (32 - G)) << (thread % 32 / G * G)", "0xffffffffu"),
     ("mask", "gather_sum", "column, j, G)", "column, j)"),
     ("out of bounds", "gather_sum", "if (mine < r)", "if (mine <= r)"),
-    ("out of bounds", "gather_sum", "if (!is_hole(code)) column", "column"),
+    ("out of bounds", "gather_sum", "if (!is_hole(code)) column =", "column ="),
     ("wrong result", "gather_sum", "shared_column >= 0", "shared_column > 0"),
-    ("wrong result", "gather_sum", "int j = 0; j < last; ++j", "int j = last - 1; j >= 0; --j"),
+    (
+        "wrong result",
+        "gather_sum",
+        "j = 0; j < last; ++j) {\n            const",
+        "j = last - 1; j >= 0; --j) {\n            const",
+    ),
     ("wrong result", "gather_sum", "r - first < G ? r - first : G", "r - first < G ? r - first : G - 1"),
     # gather_sum
     (
@@ -536,55 +603,124 @@ MUTANTS = [
     ("wrong result", "assign", "{r + 1, infinity", "{0, infinity"),
     ("wrong result", "assign", "better ? cost : other_cost", "other_cost"),
     ("wrong result", "assign", "if (other_second < second) second = other_second;", ""),
-    ("wrong result", "assign", "if (cost == infinity<T>())", "if (false)"),
-    ("wrong result", "assign", "costs[x] = cost", "costs[x] = best.cost"),
+    ("wrong result", "assign", "return best.cost == infinity<T>();", "return false;"),
+    ("wrong result", "assign", "costs[x] = best.cost", "costs[x] = best.second"),
     ("out of bounds", "assign", "weight ? weight[x] : T(1)", "weight[x]"),
     ("out of bounds", "assign", "if (!summed) p[v]", "p[v]"),
-    ("race", "assign", "if (group.lane == 0)", "if (group.lane <= 1)"),
+    ("race", "assign", "if (group.lane == 0) {", "if (group.lane <= 1) {"),
+    ("race", "assign", "if (group.lane == 0) labels[x] = other.k;", "labels[x] = other.k;"),
     (
         "out of bounds",
         "assign",
         "x < n; x += group.stride) {\n        const",
         "x <= n; x += group.stride) {\n        const",
     ),
-    # count
-    ("uninitialised", "count", "cells[cell] = 0;\n            __syncthreads();", "cells[cell] = 0;"),
-    ("race", "count", "if (fits) {\n            __syncthreads();\n", "if (fits) {\n"),
+    # assign_tiled
+    ("race", "assign_tiled", "__syncthreads();  // all are done with the partitions before", ""),
     (
-        "barrier divergence",
-        "count",
-        "if (fits) {\n            __sync",
-        "if (fits && threadIdx.x < n_cells) {\n            __sync",
+        "uninitialised",
+        "assign_tiled",
+        "near[entry] = far[entry];\n            __syncthreads();",
+        "near[entry] = far[entry];",
     ),
-    ("uninitialised", "count", "cells[cell] = 0;", "{}"),
+    ("out of bounds", "assign_tiled", "entry < n_entries", "entry <= n_entries"),
+    ("out of bounds", "assign_tiled", "r - i0 < partitions ? r : i0 + partitions", "i0 + partitions"),
+    ("out of bounds", "assign_tiled", "mine >= end || x >= n", "mine >= end"),
+    ("wrong result", "assign_tiled", "mine >= end || x >= n", "mine >= end - 1 || x >= n"),
+    ("out of bounds", "assign_tiled", "if (!is_hole(code)) column[u]", "column[u]"),
+    ("wrong result", "assign_tiled", "offsets[mine] - offsets[i0]", "offsets[mine] - offsets[first]"),
+    ("wrong result", "assign_tiled", "end - first < G ? end - first : G", "end - first < G ? end - first : G - 1"),
+    ("wrong result", "assign_tiled", "line >= 0 && k < K", "line > 0 && k < K"),
+    ("wrong result", "assign_tiled", "line >= 0 ? part[v] : T(0)", "part[v]"),
+    ("wrong result", "assign_tiled", "static_cast<int64>(first + j)", "static_cast<int64>(first)"),
+    ("wrong result", "assign_tiled", "start += gridDim.x * of_block", "start += 2 * gridDim.x * of_block"),
+    ("out of bounds", "assign_tiled", "if (x >= n) break;", "if (x > n) break;"),
+    ("wrong result", "assign_tiled", "infinite >>= 1, x += apart", "infinite >>= 1, ++x"),
+    ("wrong result", "assign_tiled", "assigned.tell(group, x, best)) << u", "assigned.tell(group, x, best)) << 0"),
+    ("race", "assign_tiled", "blockDim.x / G;  // rows of one group of lanes", "blockDim.x / G - 1;"),
+    # count
+    (
+        "uninitialised",
+        "count",
+        "near_cells.cells[cell] = 0;\n            __syncthreads();",
+        "near_cells.cells[cell] = 0;",
+    ),
+    ("uninitialised", "count", "near_masses.cells[cell] = 0;", "{}"),
+    ("uninitialised", "count", "near_cells.cells[cell] = 0;", "{}"),
+    ("race", "count", "if (!fits) continue;\n        __syncthreads();", "if (!fits) continue;"),
+    ("barrier divergence", "count", "if (!fits) continue;", "if (!fits || threadIdx.x >= n_cells) continue;"),
     (
         "out of bounds",
         "count",
-        "cell < n_cells; cell += blockDim.x) cells",
-        "cell <= n_cells; cell += blockDim.x) cells",
+        "cell < n_cells; cell += blockDim.x) near_cells",
+        "cell <= n_cells; cell += blockDim.x) near_cells",
     ),
-    ("race", "count", "atomicAdd(cells + cell, static_cast<Counter>(amount))", "cells[cell] += amount"),
-    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(amount))", "target[cell] += amount"),
-    ("race", "count", "atomicAdd(target + cell, static_cast<uint64>(cells[cell]))", "target[cell] += cells[cell]"),
+    (
+        "race",
+        "count",
+        "atomicAdd(cells + line * K + label, static_cast<Counter>(amount));",
+        "cells[line * K + label] += amount;",
+    ),
+    (
+        "race",
+        "count",
+        "atomicAdd(far_cells.cells + cell, static_cast<uint64>(total));",
+        "far_cells.cells[cell] += total;",
+    ),
+    (
+        "race",
+        "count",
+        "atomicAdd(far_masses.cells + cell, near_masses.cells[cell]);",
+        "far_masses.cells[cell] += near_masses.cells[cell];",
+    ),
+    ("race", "count", "MASSES ? group * K : 0", "MASSES ? width * K : 0"),
     ("out of bounds", "count", "if (is_hole(code)) continue;", ""),
-    ("wrong result", "count", "if (threadIdx.x >= rows * width) x = n;", ""),
-    ("wrong result", "count", "(gridDim.x) * rows", "(gridDim.x) * blockDim.x"),
+    ("wrong result", "count", "if (threadIdx.x >= at_once * width) y = n;", ""),
+    ("wrong result", "count", "(gridDim.x) * at_once", "(gridDim.x) * blockDim.x"),
     ("wrong result", "count", "g += gridDim.y", "g += 1"),
     ("out of bounds", "count", "g < n_groups", "g <= n_groups"),
-    ("out of bounds", "count", "n_cells <= capacity", "n_cells <= capacity + 1000"),
+    ("out of bounds", "count", "r - first < group ? r - first : group", "group"),
+    ("out of bounds", "count", "sizeof(uint64) <= capacity", "sizeof(uint64) <= capacity + 1000"),
     ("wrong result", "count", "out + static_cast<int64>(offsets[first]) * K", "out"),
-    # scatter_add
-    ("race", "scatter_add", "if (k >= K) continue;\n        const", "if (k > K) continue;\n        const"),
-    ("race", "scatter_add", "cells + lane : own", "cells + lane / 2 : own"),
-    ("uninitialised", "scatter_add", "for (int c = 0; c < width; ++c) sums[c * pitch] = 0;", ""),
-    ("out of bounds", "scatter_add", "c < width; ++c) sums", "c <= width; ++c) sums"),
-    ("out of bounds", "scatter_add", "if (!is_hole(code)) sums", "sums"),
-    ("out of bounds", "scatter_add", "width <= capacity", "width <= capacity + 3"),
+    ("wrong result", "count", "(static_cast<int64>(offsets[r]) + first) * K", "static_cast<int64>(offsets[r]) * K"),
+    ("wrong result", "count", "rows ? rows[y] : y", "y"),
+    ("out of bounds", "count", "weight ? weight[x] : 1", "weight[x]"),
+    ("wrong result", "count", "tally(old, -1)", "tally(old, 1)"),
+    ("wrong result", "count", "return static_cast<int>(cell);", "return cell;"),
+    # scatter_add: what is brought to shared memory
+    ("wrong result", "scatter_add", "threadIdx.x - before;", "threadIdx.x;"),
+    ("wrong result", "scatter_add", "0xffffffffu / period + uint64(1)", "0xffffffffu / period"),
+    ("out of bounds", "scatter_add", "at >= count || within", "within"),
+    ("uninitialised", "scatter_add", "within >= wanted", "within >= wanted - 1"),
+    ("race", "scatter_add", "__syncthreads();  // the rows before are added", ""),
+    ("race", "scatter_add", "store(near_rows);\n            __syncthreads();", "store(near_rows);"),
+    ("out of bounds", "scatter_add", "if (x + chunk < last) fetch", "fetch"),
+    ("out of bounds", "scatter_add", "static_cast<int>(last - x) - 1 : chunk - 1", "chunk - 1 : chunk - 1"),
+    ("uninitialised", "scatter_add", "static_cast<int>(last - x) : chunk", "chunk : chunk"),
+    # which cells a thread owns
+    ("race", "scatter_add", "any = mine < stride &&", "any = mine <= stride &&"),
+    ("race", "scatter_add", "stride && k < columns;", "stride && k <= columns;"),
+    ("out of bounds", "scatter_add", "any && other < partitions", "any"),
+    ("race", "scatter_add", "mine = threadIdx.x / lanes", "mine = threadIdx.x / lanes / 2"),
+    ("wrong result", "scatter_add", "(partitions + EACH - 1) / EACH", "partitions / EACH"),
+    ("race", "scatter_add", "+ k : spare;", "+ k : 0;"),
+    ("out of bounds", "scatter_add", "if (code < width[e]) sums", "sums"),
+    ("wrong result", "scatter_add", "int x = 0; x < count; ++x) {", "int x = count - 1; x >= 0; --x) {"),
+    # its tasks and sums
+    ("uninitialised", "scatter_add", "cell += THREADS) cells[cell] = 0;", "cell += THREADS) {}"),
+    ("uninitialised", "scatter_add", "cells[capacity + threadIdx.x] = 0;", ""),
+    ("uninitialised", "scatter_add", "sums[cell / columns * K + cell % columns] = 0;", "{}"),
+    ("race", "scatter_add", "tile <= capacity;", "tile <= capacity + 60;"),
     ("out of bounds", "scatter_add", "n - first < segment_rows ? n : first", "first"),
-    ("out of bounds", "scatter_add", "x < last", "x <= last"),
     ("wrong result", "scatter_add", "task += gridDim.x", "task += 2 * gridDim.x"),
     ("wrong result", "scatter_add", "segment * offsets[r]", "segment * offsets[r - 1]"),
-    ("wrong result", "scatter_add", "int64 x = first; x < last; ++x", "int64 x = last - 1; x >= first; --x"),
+    ("race", "scatter_add", "if (cell % tile < columns) sums", "sums"),
+    ("race", "scatter_add", "if (!fits) continue;\n        __syncthreads();", "if (!fits) continue;"),
+    # add_parts
+    ("wrong result", "add_parts", "T sum = parts[j];", "T sum = 0;"),
+    ("wrong result", "add_parts", "int s = 1; s < n_parts; ++s", "int s = n_parts - 1; s > 0; --s"),
+    ("out of bounds", "add_parts", "j < size; j += stride", "j <= size; j += stride"),
+    ("wrong result", "add_parts", "j < size; j += stride", "j < size; j += 2 * stride"),
     # coassociation
     ("uninitialised", "coassociation", "}\n            __syncthreads();\n", "}\n"),
     ("race", "coassociation", "__syncthreads();  // before the next partitions overwrite the codes", ""),

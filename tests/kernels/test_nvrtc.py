@@ -34,9 +34,15 @@ def all_instantiations():
     by_code = []
     for code in CODES:
         by_code += [f"assign<{kind}, {code}, {group}>" for kind in FLOATS for group in GROUPS]
+        by_code += [
+            f"assign_tiled<{kind}, {code}, {group}, {summed}>"
+            for kind in FLOATS
+            for group in GROUPS
+            for summed in ("false", "true")
+            if code != "int"  # a partition of so many clusters is too large for shared memory
+        ]
         by_code += [f"gather_sum<{kind}, {code}, {group}>" for kind in SUMS for group in GROUPS]
-        by_code += [f"{name}<{kind}, {code}>" for name in ("scatter_add", "coassociation") for kind in FLOATS]
-        by_code += [f"count<{counter}, {code}>" for counter in COUNTERS]
+        by_code += [f"coassociation<{kind}, {code}>" for kind in FLOATS]
     return tuple(by_code)
 
 
@@ -46,10 +52,11 @@ def covering_instantiations():
     for number, group in enumerate(GROUPS):
         code = CODES[number % 3]
         chosen.append(f"assign<{FLOATS[number % 2]}, {code}, {group}>")
+        small = CODES[number % 2]
+        chosen.append(f"assign_tiled<{FLOATS[number % 2]}, {small}, {group}, {('true', 'false')[number // 3]}>")
         chosen.append(f"gather_sum<{SUMS[number // 2]}, {code}, {group}>")
     for number, code in enumerate(CODES):
-        chosen += [f"{name}<{FLOATS[number % 2]}, {code}>" for name in ("scatter_add", "coassociation")]
-        chosen.append(f"count<{COUNTERS[number % 2]}, {code}>")
+        chosen.append(f"coassociation<{FLOATS[number % 2]}, {code}>")
     return tuple(chosen)
 
 
@@ -61,8 +68,14 @@ RELABEL = tuple(f"relabel<{kind}, {code}, {group}>" for kind in FLOATS for code 
 BATCHES = tuple(
     f"{name}<{kind}>" for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse") for kind in FLOATS
 )
+FLAGS = ("false, false", "false, true", "true, false", "true, true")  # of moves and masses
+COUNTS = tuple(f"count<{counter}, {code}, {flags}>" for counter in COUNTERS for code in CODES for flags in FLAGS)
+PARTS = tuple(f"add_parts<{kind}>" for kind in FLOATS)
+SCATTER = tuple(f"scatter_add<{kind}, {code}, {each}>" for kind in FLOATS for code in CODES for each in range(1, 5))
 COVERING = {
     "membership.cu": covering_instantiations(),
+    "scatter.cu": (*SCATTER[::5], *PARTS),
+    "counts.cu": COUNTS[::5],
     "relabel.cu": RELABEL[::5],
     "pricing.cu": (*PRICING, "take"),
     "slices.cu": SOME_SLICES,
@@ -72,6 +85,7 @@ COVERING = {
     "batches.cu": (*BATCHES, "judge"),
 }
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES, "relabel.cu": RELABEL}
+ALL |= {"scatter.cu": (*SCATTER, *PARTS), "counts.cu": COUNTS}
 
 
 @pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)
@@ -101,7 +115,7 @@ def test_the_largest_block_of_orthogonalise_has_registers_enough(arch):
 
 @needs_nvrtc
 def test_every_float_operation_rounds_once(compiled):
-    assert re.search(r"\badd\.rn\.f64\b", compiled.ptx)
+    assert re.search(r"\badd\.rn\.f64\b", compiled.ptx) or not re.search(r"\.f(?:32|64)\b", compiled.ptx)
     assert not re.findall(r"\bfma\.\S+|\bmad\.\S*f(?:32|64)\b", compiled.ptx)
     # Without .rn, ptxas itself may fuse a multiplication and an addition.
     assert not re.findall(r"\b(?:add|sub|mul)(?!\.rn)\S*\.f(?:32|64)\b", compiled.ptx)

@@ -8,22 +8,22 @@ from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 def prepared(table, per_partition, offsets, complete, heaviest):
     """Return tables of costs as `relabel` takes them."""
-    return kernels._padded(table), kernels._padded(per_partition)
+    return kernels.padded_table(table), kernels.padded_table(per_partition)[0]
 
 
 def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     """Find the labels of all rows for new tables; return counts, masses, and how many rows moved and were evaluated."""
     import cupy
 
-    (n, r), (table, parts), codes = membership.codes.shape, tables, membership.codes
+    (n, r), ((table, pitch), parts), codes = membership.codes.shape, tables, membership.codes
     n_cells = membership.n_columns * n_clusters
     # one array, which is cleared by one launch
     sums = cupy.zeros(2 if anew else 2 + n_cells + rows.n_masses * n_clusters, np.int64)
     counts, masses = sums[2 : 2 + n_cells].reshape(-1, n_clusters), sums[2 + n_cells :].reshape(-1, n_clusters)
-    given = (table, parts, np.int32(len(parts) == 1), np.int32(n_clusters), np.int32(table.shape[1]))
+    given = (table, parts, np.int32(len(parts) == 1), np.int32(n_clusters), np.int32(pitch))
     of_rows = [_of_each(values, n) for values in rows[:3]] + [_of_each(rows.sizes, membership.n_columns)]
     bounds = (drift.edges, np.int32(len(drift.edges) - 1), drift.taken, drift.rounding)
-    lanes, each = kernels._lanes(n_clusters)
+    lanes, each = kernels.lanes_of(n_clusters)
     types = f"{TYPE[table.dtype.name]}, {kernels.CODE[codes.dtype.name]}, {lanes}, {each}"
     kernel = function(f"relabel<{types}>", "relabel.cu")
     of_masses = (np.int32(rows.shift), np.int32(rows.n_masses))

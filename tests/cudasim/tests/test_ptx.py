@@ -428,3 +428,45 @@ def test_sectors_of_a_load(index, sectors, ideal):
     (load,) = function.loads
     assert (load.argument_index, load.executions, load.requested_bytes) == (0, 6, 6 * 128)
     assert (load.sectors, load.ideal_sectors) == (6 * sectors, 6 * ideal)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("kind", "index", "wavefronts"),
+    [("float", "t", 1), ("float", "2 * t", 2), ("float", "32 * t", 32), ("float", "7", 1), ("double", "t", 2)],
+)
+def test_wavefronts_of_shared_memory(kind, index, wavefronts):
+    source = f"""__global__ void k({kind}* out) {{
+        __shared__ {kind} cells[1024];
+        const int t = threadIdx.x % 32;
+        for (int i = t; i < 1024; i += 32) cells[i] = i;
+        __syncthreads();
+        out[t] = cells[{index}];
+    }}"""
+    function = kernel(source)
+    out = np.zeros(32, np.float32 if kind == "float" else np.float64)
+    function((3,), (32,), (out,))
+    (load,) = (access for access in function.shared_accesses if access.instruction.startswith("ld"))
+    assert (load.executions, load.wavefronts) == (3, 3 * wavefronts)
+    assert load.ideal_wavefronts == 3 * out.itemsize // 4
+    assert [(store.argument_index, store.sectors) for store in function.stores] == [(0, 3 * out.nbytes // 32)]
+
+
+@needs_nvrtc
+def test_atomics_are_counted():
+    source = """__global__ void k(unsigned* out) {
+        __shared__ unsigned cells[32];
+        cells[threadIdx.x] = 0;
+        __syncthreads();
+        atomicAdd(cells + threadIdx.x / 4 * 4, 1u);
+        __syncthreads();
+        atomicAdd(out + threadIdx.x, cells[threadIdx.x]);
+    }"""
+    function = kernel(source)
+    out = np.zeros(32, np.uint32)
+    function((5,), (32,), (out,))
+    assert out.tolist() == [20, 0, 0, 0] * 8
+    (everywhere,) = function.atomics
+    assert (everywhere.argument_index, everywhere.requested_bytes, everywhere.sectors) == (0, 5 * 128, 5 * 4)
+    (here,) = (x for x in function.shared_accesses if x.instruction.startswith(("atom", "red")))
+    assert here.wavefronts == 5 * 4  # four lanes wait for each other

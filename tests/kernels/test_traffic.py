@@ -1,0 +1,164 @@
+"""What the membership kernels move, counted where the PTX that NVRTC makes of them runs; there are no caches."""
+
+import numpy as np
+import pytest
+
+from cudasim import nvrtc, standin
+from cudasim.ptx import PtxModule
+from gpuensemble._kernels.cuda import membership as cuda
+from support import membership, random_codes
+
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
+
+
+@pytest.fixture
+def launched():
+    """The kernels that were launched, with their traffic, while the stand-in is CuPy."""
+    kernels = []
+
+    class Recorded(PtxModule):
+        def get_function(self, expression):
+            kernels.append(super().get_function(expression))
+            return kernels[-1]
+
+    with standin.installed(Recorded):
+        yield kernels
+
+
+def sectors(accesses, argument):
+    """How many sectors of one argument were touched."""
+    return sum(access.sectors for access in accesses if access.argument_index == argument)
+
+
+def ensemble(n, widths, holes=0.0):
+    """A Membership on the stand-in, and its codes."""
+    import cupy
+
+    codes = random_codes(np.random.default_rng(2), n, widths, holes)
+    return membership(cupy, codes, widths)
+
+
+def array(*shape, dtype="float64"):
+    """Random numbers on the stand-in."""
+    import cupy
+
+    return cupy.asarray(np.random.default_rng(3).standard_normal(shape).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_columns", [5, 10, 32, 50, 100])
+def test_assign_reads_the_table_in_whole_sectors(launched, dtype, n_columns):
+    m, table = ensemble(40, [6] * 10), array(60, n_columns, dtype=dtype)
+    m.assign(table)
+    gathers = [load for load in launched[0].loads if load.argument_index == 4]
+    found = sum(load.sectors for load in gathers)
+    assert 0 < found <= 1.25 * sum(load.ideal_sectors for load in gathers)
+    # The ideal above takes runs of addresses as they are; this bound sees rows read by scattered lanes, too.
+    assert found <= m.codes.size * -(-n_columns * table.itemsize // 32)
+
+
+@pytest.mark.parametrize(("r", "n_columns"), [(20, 6), (50, 10), (64, 16)])
+def test_scatter_add_reads_codes_and_rows_once(launched, monkeypatch, r, n_columns):
+    monkeypatch.setattr(cuda, "FULL", 1)  # as if there were segments enough to fill a device
+    m, rows = ensemble(400, [4] * r), array(400, n_columns)
+    cuda.scatter_add(m, rows, 400)
+    (kernel,) = launched
+    found = sectors(kernel.loads, 0) + sectors(kernel.loads, 4)
+    assert found <= 1.1 * (m.codes.nbytes + rows.nbytes) / 32
+
+
+def needed(shape, itemsize, step):
+    """The sectors that blocks need which have `step` neighbouring columns of an array each, rows apart."""
+    place = np.arange(np.prod(shape)).reshape(shape) * itemsize // 32
+    return sum(len(np.unique(place[:, at : at + step])) for at in range(0, shape[1], step))
+
+
+@pytest.mark.parametrize(("width", "n_columns"), [(10, 10), (20, 20), (100, 50)])
+def test_scatter_add_reads_no_sector_that_a_block_does_not_need(launched, width, n_columns):
+    m, rows = ensemble(100, [width] * 50), array(100, n_columns)
+    cuda.scatter_add(m, rows, 100)
+    tiling = cuda._tiling(m, rows, 1)
+    n_groups, n_tiles = -(-50 // tiling.group), -(-n_columns // tiling.tile)
+    chunks = -(-100 // tiling.chunk)  # may share a sector with the next
+    tasks = n_groups * n_tiles
+    assert tiling.group < 50
+    (kernel,) = launched
+    assert sectors(kernel.loads, 0) <= n_tiles * needed((100, 50), 1, tiling.group) + tasks * chunks
+    assert sectors(kernel.loads, 4) <= n_groups * needed((100, n_columns), 8, tiling.tile) + tasks * chunks
+
+
+@pytest.mark.parametrize("n_columns", [10, 16, 50])
+def test_sums_of_scatter_add_meet_in_no_bank(launched, n_columns):
+    m, rows = ensemble(100, [10] * 20), array(100, n_columns)
+    cuda.scatter_add(m, rows, 100)
+    (kernel,) = launched
+    wavefronts = sum(access.wavefronts for access in kernel.shared_accesses)
+    assert 0 < wavefronts <= 1.05 * sum(access.ideal_wavefronts for access in kernel.shared_accesses)
+
+
+def counts(n, widths, n_clusters):
+    """Count so many rows, with random labels."""
+    import cupy
+
+    labels = cupy.asarray(np.random.default_rng(4).integers(0, n_clusters, n).astype("int32"))
+    cuda.count(ensemble(n, widths), labels, None, n_clusters)
+
+
+@pytest.mark.parametrize(("n", "width"), [(100, 10), (2000, 10), (2000, 60)])
+def test_blocks_of_count_add_up_a_quarter_of_what_they_count(launched, n, width):
+    counts(n, [width] * 20, 10)
+    (kernel,) = launched
+    added = sum(access.requested_bytes for access in kernel.atomics) // 8
+    once = 20 * width * 10  # a single block for each group
+    assert 0 < added <= max(once, n * 20 / cuda.WORTH)
+
+
+def test_count_has_blocks_where_the_labels_are_worth_them():
+    cells = np.full(50, 100)
+    blocks = [cuda._count_grid(n, cells, 50, 12288)[0] for n in (1, 1_000, 10_000, 100_000, 10**8)]
+    assert blocks == [1, 2, 25, 250, cuda.COUNT_BLOCKS]
+    alone = np.full(100, 20_000)  # too many for shared memory: nothing to clear, nothing to add up
+    assert cuda._count_grid(10_000, alone, 1, 12288)[0] == -(-cuda.COUNT_BLOCKS // 100)
+
+
+@pytest.mark.parametrize("n_columns", [10, 20, 50])
+def test_a_table_in_shared_memory_is_read_once_for_many_rows(launched, monkeypatch, n_columns):
+    m, table = ensemble(256, [6] * 10), array(60, n_columns)
+    for name in ("CACHE", "FULL"):
+        monkeypatch.setattr(cuda, name, 0)
+    _, rows = cuda._staging(m, table, cuda.pitch_of(n_columns, 8), True)
+    cuda.assign(m, table, table[:1], None)
+    (kernel,) = launched
+    once = 60 * cuda.pitch_of(n_columns, 8) * 8 // 32
+    assert 0 < sectors(kernel.loads, 4) <= -(-256 // rows) * once < m.codes.size * once // 60 // cuda.REUSE
+
+
+@pytest.mark.parametrize(
+    ("n", "widths", "n_columns", "pays"),
+    [
+        (10**5, [20] * 50, 50, True),
+        (10**5, [100] * 100, 10, True),
+        (10**5, [10] * 50, 10, False),  # in the first cache
+        (10**5, [100] * 100, 50, False),  # a block has fewer rows than a partition clusters
+        (10**3, [20] * 50, 50, False),  # too few rows for many blocks
+        (10**5, [2000] * 2, 20, False),  # a partition too large for shared memory
+        (10**5, [20] * 50, 200, False),  # more columns than lanes have registers for
+    ],
+)
+def test_a_table_goes_to_shared_memory_where_it_pays(launched, n, widths, n_columns, pays):
+    import cupy
+
+    m = membership(cupy, np.zeros((n, len(widths)), int), widths)
+    table = cupy.zeros((sum(widths), n_columns))
+    assert (cuda._staging(m, table, cuda.pitch_of(n_columns, 8), True)[1] > 0) == pays
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cells_of_a_group_fit_unless_one_partition_has_too_many(seed):
+    rng = np.random.default_rng(seed)
+    cells, capacity = rng.integers(1, rng.integers(3, 60), rng.integers(1, 90)), 50
+    size = cuda._group(cells, capacity, 30)
+    assert 1 <= size <= 30
+    for at in range(0, len(cells), size):
+        some = cells[at : at + size]
+        assert some.sum() <= capacity or some.max() > capacity
