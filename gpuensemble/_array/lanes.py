@@ -27,8 +27,8 @@ class Lane:
         self.staging: Any = None  # bytes of page-locked memory
 
     @contextlib.contextmanager
-    def working(self, ready: Any = None) -> Iterator[None]:
-        """Make device and stream current once what `ready` marks is done; what was begun inside is done at its end."""
+    def working(self, ready: tuple = ()) -> Iterator[None]:
+        """Make device and stream current, behind what was marked `ready`; what was begun inside is done at its end."""
         if self.device == "cpu":
             yield
             return
@@ -54,9 +54,9 @@ class Lane:
         return found
 
 
-def lanes(device: str) -> list[Lane]:
-    """Return the lanes of a device, with staging memory of their own; the streams are those of all others."""
-    return [Lane(device, number) for number in range(ABREAST)]
+def lanes(*devices: str) -> list[Lane]:
+    """Return lanes of devices, which take turns; staging memory is theirs, streams are those of all others' lanes."""
+    return [Lane(device, number) for number in range(ABREAST) for device in devices]
 
 
 def _stream(device: str, number: int) -> Any:
@@ -72,22 +72,24 @@ def _streams(cupy: Any, device: str, number: int) -> Any:
         return cupy.cuda.Stream(non_blocking=True)
 
 
-def mark(device: str) -> Any:
-    """Mark what was begun on the device's current stream, for `wait_for`; None on the CPU."""
-    if device == "cpu":
-        return None
-    import cupy
+def mark(*devices: str) -> tuple:
+    """Mark what was begun on the current streams of devices, for `wait_for`; there is nothing to mark on the CPU."""
+    marks = []
+    for device in devices:
+        if device != "cpu":
+            import cupy
 
-    with on(device):
-        return cupy.cuda.get_current_stream().record()
+            with on(device):
+                marks.append(cupy.cuda.get_current_stream().record())
+    return tuple(marks)
 
 
-def wait_for(ready: Any) -> None:
+def wait_for(ready: tuple) -> None:
     """Let the current stream wait until what was marked is done; the host does not wait."""
-    if ready is not None:
+    for one in ready:
         import cupy
 
-        cupy.cuda.get_current_stream().wait_event(ready)
+        cupy.cuda.get_current_stream().wait_event(one)
 
 
 class Once:
@@ -95,7 +97,7 @@ class Once:
 
     def __init__(self, device: str):
         self.device, self.lock = device, threading.Lock()
-        self.found: tuple[Any, Any] | None = None  # the value, and the mark of when it is ready
+        self.found: tuple[Any, tuple] | None = None  # the value, and marks of when it is ready
 
     def __call__(self, make: Callable[[], Any]) -> Any:
         """Return the value, which `make` makes if nobody has asked for it before."""

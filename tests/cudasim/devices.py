@@ -123,6 +123,12 @@ class Memory:
             if write:
                 self.written = line, line.time
 
+    def copied(self):
+        """The current device has a copy made; the null stream's waits for all that was begun on either device."""
+        if CURRENT.streams[CURRENT.device] is NULL and self.device != CURRENT.device:
+            NULL_LINES[self.device].done = NULL_LINES[self.device].time
+        self.order()
+
     def read(self):
         """The host waits for it, on the current stream of its device."""
         with Device(self.device):
