@@ -302,7 +302,7 @@ class Membership:
         return self._make(coding.Coded(codes, self.widths[first:last], self.complete), None, self.device)
 
     def filled(self, codes: Array, complete: bool = True) -> "Membership":
-        """Return the Membership of other `codes` of the same partitions on the same device; nothing is checked."""
+        """Return the Membership of other `codes`, `complete` or not, of the same partitions; nothing is checked."""
         found = copy.copy(self)
         found.codes, found.complete, found.shape = codes, complete, (len(codes), self.n_columns)
         return found

@@ -124,10 +124,13 @@ class Memory:
                 self.written = line, line.time
 
     def copied(self):
-        """The current device has a copy made; the null stream's waits for all that was begun on either device."""
-        if CURRENT.streams[CURRENT.device] is NULL and self.device != CURRENT.device:
-            NULL_LINES[self.device].done = NULL_LINES[self.device].time
+        """The current device has a copy made; between devices the null streams of both wait before and after it."""
+        both = {self.device, CURRENT.device} if CURRENT.streams[CURRENT.device] is NULL else ()
+        for device in both if len(both) == 2 else ():
+            NULL_LINES[device].done = NULL_LINES[device].time
         self.order()
+        if len(both) == 2:
+            current_line().done = current_line().time
 
     def read(self):
         """The host waits for it, on the current stream of its device."""
