@@ -139,7 +139,9 @@ class HBGF(GraphConsensus):
             weight = weight * (entropy_weights(table, self.theta) / UNIT)
         graph = bipartite.of_samples_and_clusters(table, weight, self.damping)
         n_vectors = self.n_vectors or (math.ceil(1.5 * self.n_clusters) if self.damping else self.n_clusters)
-        found = bipartite.cut(table, graph, self.n_clusters, ensemble.rng, self.n_init, ensemble.dtype, n_vectors)
+        found = bipartite.cut(
+            table, graph, self.n_clusters, ensemble.rng, self.n_init, ensemble.dtype, n_vectors, last=True
+        )
         return Cut(found, found)
 
     def _objective(self, table: Table, counts: Any, sizes_of_labels: Any) -> float:
