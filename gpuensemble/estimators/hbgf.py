@@ -45,7 +45,7 @@ class HBGF(GraphConsensus):
     random_state : int, Generator or None
         The seed of all draws.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N".
+        "auto", "cpu", "cuda", "cuda:N", or "cuda:all", which spreads the rows over all CUDA devices.
     dtype : {"float64", "float32"} or None
         The type of the distances by which samples get their labels; float64 by default, which the eigenvectors always
         have.
