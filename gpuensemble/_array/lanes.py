@@ -22,31 +22,32 @@ class Lane:
     """A lane takes one block at a time to a device, or to the CPU, where it only reads."""
 
     def __init__(self, device: str, number: int):
-        self.device, self.number = device, number
+        self.device = device
+        self.stream = None if device == "cpu" else _stream(device, number)
         self.turn = threading.Lock()  # one block at a time
         self.staging: Any = None  # bytes of page-locked memory
 
     @contextlib.contextmanager
     def working(self, ready: tuple = ()) -> Iterator[None]:
         """Make device and stream current, behind what was marked `ready`; what was begun inside is done at its end."""
-        if self.device == "cpu":
+        if self.stream is None:
             yield
             return
-        with self.turn, on(self.device), _stream(self.device, self.number) as stream:
+        with self.turn, on(self.device), self.stream:
             wait_for(ready)
             try:
                 yield
             finally:
-                stream.synchronize()  # arrays and staging memory are free for any stream
+                self.stream.synchronize()  # arrays and staging memory are free for any stream
 
     def load(self, host: Any) -> Array:
         """Copy an array of the host, of a file perhaps, to the device; inside `working` the copy goes on meanwhile."""
-        if self.device == "cpu":
+        if self.stream is None:
             return np.array(host, order="C", subok=False)
         import cupy
 
         if self.staging is None or len(self.staging) < host.nbytes:
-            self.staging = np.frombuffer(cupy.cuda.alloc_pinned_memory(host.nbytes), "uint8")
+            self.staging = np.frombuffer(cupy.cuda.alloc_pinned_memory(max(1, host.nbytes)), "uint8")
         staged = self.staging[: host.nbytes].view(host.dtype).reshape(host.shape)
         staged[...] = host
         found = cupy.empty(host.shape, host.dtype)

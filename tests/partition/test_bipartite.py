@@ -173,5 +173,23 @@ def test_a_streamed_product_sends_codes_and_a_table(calls):
     assert found.down == 3 * n_products * table_bytes + 8 * (n_products - 2)
 
 
+@needs_gxx
+def test_labels_of_an_embedding_send_its_tables_once():
+    with standin.installed(ShimModule):
+        given, graph = graph_of(on_device(step=500))
+        found = bipartite.cut(given, graph, 6, np.random.default_rng(0))
+        with counted() as labels:
+            together = np.concatenate(given.each(embedded_labels, found))
+    tables = 2 * found.projection.nbytes + 8 * 6
+    assert labels.up == 1200 * 12 + tables
+    assert (labels.reads, labels.down) == (3, 4 * 1200)
+    expected = bipartite.cut(*graph_of(table()[0]), 6, np.random.default_rng(0)).labels(table()[0].block)
+    np.testing.assert_array_equal(together, expected)
+
+
+def embedded_labels(block, labelling):
+    return labelling.labels(block)
+
+
 def graph_of(given):
     return given, bipartite.of_samples(given)
