@@ -135,7 +135,7 @@ def cut(
     points = products.gather_sum(merged.membership, projection)
     with one_blas_thread():  # products of a few columns: more threads would only wait for each other
         centers = _centers(points, n_clusters, rng, weight.astype("float64"), n_init)
-    tables = CostTables(*map(to_host, (-2 * projection @ centers.T, (centers**2).sum(1)[None])))
+        tables = CostTables(*map(to_host, (-2 * projection @ centers.T, (centers**2).sum(1)[None])))
     return Embedded(to_host(projection), CostTables(*(part.astype(dtype, copy=False) for part in tables)))
 
 
