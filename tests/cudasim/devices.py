@@ -124,13 +124,13 @@ class Memory:
                 self.written = line, line.time
 
     def copied(self):
-        """The current device has a copy made; between devices the null streams of both wait before and after it."""
-        both = {self.device, CURRENT.device} if CURRENT.streams[CURRENT.device] is NULL else ()
-        for device in both if len(both) == 2 else ():
-            NULL_LINES[device].done = NULL_LINES[device].time
+        """The current device has a copy made; from another one, on a null stream, all that both began is waited for."""
+        across = self.device != CURRENT.device and CURRENT.streams[CURRENT.device] is NULL
+        if across:
+            Device(self.device).synchronize()
         self.order()
-        if len(both) == 2:
-            current_line().done = current_line().time
+        if across:
+            Device(CURRENT.device).synchronize()
 
     def read(self):
         """The host waits for it, on the current stream of its device."""
@@ -170,7 +170,7 @@ class Device:
     __hash__ = None
 
     def synchronize(self):
-        """All lines of the device are waited for: here they do their work at once."""
+        """The null stream of the device is waited for; others are not, which is stricter than CUDA."""
         NULL_LINES[self.id].done = NULL_LINES[self.id].time
 
 
