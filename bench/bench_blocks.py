@@ -1,6 +1,6 @@
 """Tables that do not fit into memory: from disk against memory, one worker against two, bytes sent, peak memory.
 
-python bench/bench_blocks.py streaming [--rows 2000000]
+python bench/bench_blocks.py streaming [--rows 2000000] [--device cuda]
 python bench/bench_blocks.py workers [--share 1]
 python bench/bench_blocks.py memory [--rows 20000000] [--k 10] [--loaded] [--folder .]
 
@@ -72,8 +72,8 @@ def streaming(options):
             loaded = np.load(path)
             ratios = []
             for _ in range(options.repeat):
-                inside = statistics.median(iterations(sources.table(loaded, "cpu", None, None)[0], k))
-                streamed = statistics.median(iterations(sources.table(path, "cpu", None, None)[0], k))
+                inside = statistics.median(iterations(sources.table(loaded, options.device, None, None)[0], k))
+                streamed = statistics.median(iterations(sources.table(path, options.device, None, None)[0], k))
                 ratios.append(streamed / inside)
             print(
                 f"n={options.rows:,} r={r} K={k}: in memory {options.rows / inside / 1e6:.2f} million rows/s, streamed "
@@ -184,6 +184,7 @@ def main():
         part.add_argument("--rows", type=int, default=rows)
         part.add_argument("--share", type=float, default=1.0, help="of the rows of `workers`")
         part.add_argument("--repeat", type=int, default=3)
+        part.add_argument("--device", default="cpu", help="of `streaming`: cpu, cuda, cuda:N or cuda:all")
         part.add_argument("--folder", default=None, help="where the table goes for the time of the run")
     inner = parts.add_parser("fit")
     inner.set_defaults(run=fit)

@@ -1,5 +1,6 @@
 """The membership operator is the one-hot matrix of all base partitions, kept as integer codes."""
 
+import copy
 import functools
 import operator
 from typing import Any, NamedTuple
@@ -292,8 +293,7 @@ class Membership:
     @on_own_device
     def take(self, rows: Array | slice) -> "Membership":
         """Take some `rows`: a slice gives a view, an array of integers on the codes' device a copy."""
-        coded = coding.Coded(self.codes[rows], self.widths, self.complete)
-        return self._make(coded, self.categories, self.device)
+        return self.filled(self.codes[rows], self.complete)
 
     @on_own_device
     def partitions(self, first: int, last: int) -> "Membership":
@@ -301,9 +301,11 @@ class Membership:
         codes = namespace(self.codes).ascontiguousarray(self.codes[:, first:last])
         return self._make(coding.Coded(codes, self.widths[first:last], self.complete), None, self.device)
 
-    def filled(self, codes: Array) -> "Membership":
-        """Return the Membership of other `codes` of the same partitions, without holes; nothing is checked."""
-        return self._make(coding.Coded(codes, self.widths, True), self.categories, self.device)
+    def filled(self, codes: Array, complete: bool = True) -> "Membership":
+        """Return the Membership of other `codes`, `complete` or not, of the same partitions; nothing is checked."""
+        found = copy.copy(self)
+        found.codes, found.complete, found.shape = codes, complete, (len(codes), self.n_columns)
+        return found
 
     @on_own_device
     def merge(self) -> Merged:

@@ -35,10 +35,26 @@ def device_of(array: Array) -> str:
     return "cpu" if namespace(array) is numpy else f"cuda:{array.device.id}"
 
 
+ALL = "cuda:all"  # every CUDA device of this process
+
+
+def choose_devices(device: str, *inputs: Array) -> list[str]:
+    """Return the devices that blocks of rows go to: all for "cuda:all", else the one of `choose_device`."""
+    if not isinstance(device, str) or device != ALL:
+        return [choose_device(device, *inputs)]
+    count = cuda_count()
+    if not count:
+        raise ValueError(f"`device` must be one that is there, got {shown(device)}: {why_no_cuda()}.")
+    return [f"cuda:{index}" for index in range(count)]
+
+
 def choose_device(device: str, *inputs: Array) -> str:
     """Return the device that is asked for; "auto" is where the inputs are, else CUDA if there is one, else the CPU."""
     if not isinstance(device, str):  # an array cannot be compared with one
         raise ValueError(f'`device` must be "auto", "cpu", "cuda" or "cuda:N", got {shown(device)}.')
+    if device == ALL:
+        rule = '`device` must be "auto", "cpu", "cuda" or "cuda:N" where rows do not come in blocks'
+        raise ValueError(f"{rule}, got {shown(device)}.")
     if device == "auto":
         home = next((device_of(x) for x in inputs if namespace(x) is not numpy), None)
         return home or _automatic()

@@ -22,31 +22,32 @@ class Lane:
     """A lane takes one block at a time to a device, or to the CPU, where it only reads."""
 
     def __init__(self, device: str, number: int):
-        self.device, self.number = device, number
+        self.device = device
+        self.stream = None if device == "cpu" else _stream(device, number)
         self.turn = threading.Lock()  # one block at a time
         self.staging: Any = None  # bytes of page-locked memory
 
     @contextlib.contextmanager
-    def working(self, ready: Any = None) -> Iterator[None]:
-        """Make device and stream current once what `ready` marks is done; what was begun inside is done at its end."""
-        if self.device == "cpu":
+    def working(self, ready: tuple = ()) -> Iterator[None]:
+        """Make device and stream current, behind what was marked `ready`; what was begun inside is done at its end."""
+        if self.stream is None:
             yield
             return
-        with self.turn, on(self.device), _stream(self.device, self.number) as stream:
+        with self.turn, on(self.device), self.stream:
             wait_for(ready)
             try:
                 yield
             finally:
-                stream.synchronize()  # arrays and staging memory are free for any stream
+                self.stream.synchronize()  # arrays and staging memory are free for any stream
 
     def load(self, host: Any) -> Array:
         """Copy an array of the host, of a file perhaps, to the device; inside `working` the copy goes on meanwhile."""
-        if self.device == "cpu":
+        if self.stream is None:
             return np.array(host, order="C", subok=False)
         import cupy
 
         if self.staging is None or len(self.staging) < host.nbytes:
-            self.staging = np.frombuffer(cupy.cuda.alloc_pinned_memory(host.nbytes), "uint8")
+            self.staging = np.frombuffer(cupy.cuda.alloc_pinned_memory(max(1, host.nbytes)), "uint8")
         staged = self.staging[: host.nbytes].view(host.dtype).reshape(host.shape)
         staged[...] = host
         found = cupy.empty(host.shape, host.dtype)
@@ -54,9 +55,9 @@ class Lane:
         return found
 
 
-def lanes(device: str) -> list[Lane]:
-    """Return the lanes of a device, with staging memory of their own; the streams are those of all others."""
-    return [Lane(device, number) for number in range(ABREAST)]
+def lanes(*devices: str) -> list[Lane]:
+    """Return lanes of devices, which take turns; staging memory is theirs, streams are those of all others' lanes."""
+    return [Lane(device, number) for number in range(ABREAST) for device in devices]
 
 
 def _stream(device: str, number: int) -> Any:
@@ -72,22 +73,24 @@ def _streams(cupy: Any, device: str, number: int) -> Any:
         return cupy.cuda.Stream(non_blocking=True)
 
 
-def mark(device: str) -> Any:
-    """Mark what was begun on the device's current stream, for `wait_for`; None on the CPU."""
-    if device == "cpu":
-        return None
-    import cupy
+def mark(*devices: str) -> tuple:
+    """Mark what was begun on the current streams of devices, for `wait_for`; there is nothing to mark on the CPU."""
+    marks = []
+    for device in devices:
+        if device != "cpu":
+            import cupy
 
-    with on(device):
-        return cupy.cuda.get_current_stream().record()
+            with on(device):
+                marks.append(cupy.cuda.get_current_stream().record())
+    return tuple(marks)
 
 
-def wait_for(ready: Any) -> None:
+def wait_for(ready: tuple) -> None:
     """Let the current stream wait until what was marked is done; the host does not wait."""
-    if ready is not None:
+    for one in ready:
         import cupy
 
-        cupy.cuda.get_current_stream().wait_event(ready)
+        cupy.cuda.get_current_stream().wait_event(one)
 
 
 class Once:
@@ -95,7 +98,7 @@ class Once:
 
     def __init__(self, device: str):
         self.device, self.lock = device, threading.Lock()
-        self.found: tuple[Any, Any] | None = None  # the value, and the mark of when it is ready
+        self.found: tuple[Any, tuple] | None = None  # the value, and marks of when it is ready
 
     def __call__(self, make: Callable[[], Any]) -> Any:
         """Return the value, which `make` makes if nobody has asked for it before."""

@@ -19,13 +19,10 @@ class Eigen(NamedTuple):
     residual: Array
 
 
-def eigenvectors(
-    product: Callable[[Array], Array], start: Array, depth: int, tolerance: float | None = None, n_wanted: int = 0
-) -> Eigen:
-    """Find as many leading eigenvectors of a symmetric matrix as `start` has columns, in the block Krylov space of it.
+def eigenvectors(product: Callable[[Array], Array], start: Array, depth: int) -> Eigen:
+    """Find as many leading eigenvectors of a symmetric matrix as `start` has columns, in a block Krylov space.
 
-    The space grows by a product at a time to `depth` blocks, as far as the matrix has room for them. With a tolerance
-    it stops where the residuals of the first `n_wanted` are at most that part of the largest eigenvalue.
+    The space grows by a product at a time to `depth` blocks.
 
     Parameters
     ----------
@@ -34,20 +31,11 @@ def eigenvectors(
     start : array, n x width
         Orthonormal columns.
     depth : int
-    tolerance : float, optional
-    n_wanted : int
     """
     xp = namespace(start)
-    n, width = start.shape
-    room = depth * width if tolerance is None else min(n, depth * width)
     basis, images = start, product(start)
-    while True:
-        last = basis.shape[1] == room
-        if last or tolerance is not None:
-            found = _ritz(basis, images, width, average=tolerance is None)
-            if last or float(found.residual[:n_wanted].max()) <= (tolerance or 0) * float(found.values[0]):
-                return found
-        block = images[:, -width:][:, : room - basis.shape[1]]  # the last one may be narrower
+    while basis.shape[1] < depth * start.shape[1]:
+        block = images[:, -start.shape[1] :]
         for _ in range(2):  # once more for the orthogonality that rounding took
             block = block - basis @ (basis.T @ block)
             block, r = xp.linalg.qr(block)
@@ -55,15 +43,54 @@ def eigenvectors(
         block = block * (abs(xp.diagonal(r)) > 0.5)
         basis = xp.concatenate([basis, block], axis=1)
         images = xp.concatenate([images, product(block)], axis=1)
-
-
-def _ritz(basis: Array, images: Array, width: int, average: bool) -> Eigen:
-    """Find the best eigenvectors within a basis.
-
-    They come from both halves of the small matrix if `average`, else from the lower one."""
-    xp = namespace(basis)
     inner = basis.T @ images
-    values, inner = xp.linalg.eigh((inner + inner.T) / 2 if average else inner)
+    return _ritz(basis, images, (inner + inner.T) / 2, start.shape[1])
+
+
+def converged(
+    product: Callable[[Array], Array], start: Array, depth: int, tolerance: float, n_wanted: int, begin: int = 1
+) -> Eigen:
+    """Find leading eigenvectors as `eigenvectors` does, in a space that grows until the first `n_wanted` are found.
+
+    They are where their residuals are at most `tolerance` times the largest eigenvalue. A step asks for one product,
+    and for small matrices beside it: no columns are decomposed but by their inner products, and the part of the small
+    matrix that is known stays. The host waits for one number a step, from `begin` blocks on.
+    """
+    xp = namespace(start)
+    width, room = start.shape[1], min(start.shape[0], depth * start.shape[1])
+    basis, images = start, product(start)
+    inner = basis.T @ images
+    while True:
+        last = basis.shape[1] == room
+        if last or basis.shape[1] >= begin * width:
+            found = _ritz(basis, images, inner, width)
+            if last or float(found.residual[:n_wanted].max() - tolerance * found.values[0]) <= 0:
+                return found
+        block = _beyond(basis, images[:, -width:][:, : room - basis.shape[1]])  # the last one may be narrower
+        image = product(block)
+        basis, images = xp.concatenate([basis, block], axis=1), xp.concatenate([images, image], axis=1)
+        corner = basis.T @ image
+        across = corner[: len(inner)]
+        inner = xp.concatenate([xp.concatenate([inner, across], axis=1), corner.T], axis=0)
+
+
+def _beyond(basis: Array, block: Array) -> Array:
+    """Return orthonormal columns of what a block has beyond a basis; a column is 0 for what lies in the basis already.
+
+    They come from the eigenvectors of inner products, once more for the digits that the squares have lost.
+    """
+    xp = namespace(basis)
+    for again in (False, True):
+        block = block - basis @ (basis.T @ block)
+        square, vectors = xp.linalg.eigh(block.T @ block)
+        kept = square > (0.25 if again else 1e-14 * square[-1])
+        block = block @ (vectors * (kept / xp.where(kept, square, 1) ** 0.5))
+    return block
+
+
+def _ritz(basis: Array, images: Array, inner: Array, width: int) -> Eigen:
+    """Find the best eigenvectors within a basis, from the inner products of the basis with its images."""
+    values, inner = namespace(basis).linalg.eigh(inner)
     values, inner = values[::-1][:width], inner[:, ::-1][:, :width]
     vectors = basis @ inner
     return Eigen(values, vectors, ((images @ inner - vectors * values) ** 2).sum(0) ** 0.5)

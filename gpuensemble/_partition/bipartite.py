@@ -5,27 +5,30 @@ multiplied with. What a product sums over rows is rounded to whole multiples of 
 exact, and the same for any blocks and on every device.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array.devices import Array, namespace, to_device, to_host
+from gpuensemble._array.devices import Array, device_of, namespace, on, to_device, to_host
 from gpuensemble._array.threads import one_blas_thread, spans
 from gpuensemble._kernels import products
 from gpuensemble._kmeans.features import lloyd as features
-from gpuensemble._kmeans.labels.statistics import CostTables, by_partition, confidence, evaluate
-from gpuensemble._linear.krylov import Eigen, eigenvectors
-from gpuensemble._tables.blocks import Block, Lasting, Table, whole
+from gpuensemble._kmeans.labels.statistics import CostTables, confidence, evaluate
+from gpuensemble._linear.krylov import Eigen, converged
+from gpuensemble._tables.blocks import Block, Lasting, Table, shared_on, whole
 from gpuensemble._tables.counts import sizes
 from gpuensemble.membership import Membership
 
 CHUNK_ROWS = {"cpu": 1 << 15, "cuda": 1 << 18}  # rows embedded at a time: little memory, or few launches
-SAMPLE_ROWS = 100_000  # rows at most that k-means sees, and that the eigenvectors come from at first
-EXTRA = 8  # columns of a block beyond K: they speed up convergence
+SAMPLE_ROWS = 100_000  # rows at most that k-means sees where it finds the labels
+START_ROWS, START_ROWS_PER_CLUSTER = 20_000, 400  # where another method goes on from them, the larger of both
+PART_ROWS, PART_SHARE = 10_000, 10  # rows, or so small a part of all, that the eigenvectors come from at first
+PIVOT_ROWS, PIVOT_ROWS_PER_CLUSTER = 4096, 64  # rows that the first centres are chosen from, the larger of both
+EXTRA, LANES = 4, 8  # columns of a block beyond K, which speed up convergence, and then to a multiple of LANES
 DEPTH = 12  # blocks of the Krylov space at most
 TOLERANCE = 1e-3  # of the eigenvectors' residual, relative to the largest eigenvalue
+FIRST_TOLERANCE = 3e-3  # of those of a part of the rows, which are farther from those of all
 
 
 class Graph(NamedTuple):
@@ -62,6 +65,14 @@ class Degrees(Lasting):
 
 
 @dataclass(eq=False)
+class Columns(Lasting):
+    """This holds columns that all blocks multiply with, and what rounds their products to whole units."""
+
+    given: Array  # C x width
+    magic: Array  # a number: added and taken off again, it rounds to whole units
+
+
+@dataclass(eq=False)
 class Embedded(Lasting):
     """This labelling sends each row to the nearest of centres in the embedding.
 
@@ -74,13 +85,13 @@ class Embedded(Lasting):
 
     def labels(self, block: Block, costs: Any = None) -> Array:
         """Find the labels of the rows of block.m."""
-        found, *_ = evaluate(block.m, self.tables, self.lengths(block.m))
+        found, *_ = evaluate(block.m, self._tables_on(block.m.device), self.lengths(block.m))
         return found
 
     def found(self, m: Membership) -> tuple[Array, Array]:
         """Find the label of each row, and its confidence: 1 - (squared distance to its centre) / (that to the next)."""
         lengths = self.lengths(m)
-        labels, cost, second = evaluate(m, self.tables, lengths)
+        labels, cost, second = evaluate(m, self._tables_on(m.device), lengths)
         safe = namespace(lengths).where(lengths > 0, lengths, 1)
         return labels, confidence(1 + cost / safe, 1 + second / safe).astype("float64", copy=False)
 
@@ -91,9 +102,12 @@ class Embedded(Lasting):
 
     def lengths(self, m: Membership) -> Array:
         """Return |g(x)| of each row, in the type of the tables."""
-        table = to_device(self.projection, m.device)
+        table = shared_on(m.device, self, lambda: to_device(self.projection, m.device), "projection")
         norms = [(products.gather_sum(m.take(rows), table) ** 2).sum(1) ** 0.5 for rows in _chunks(m)]
         return namespace(*norms).concatenate(norms).astype(self.tables.table.dtype, copy=False)
+
+    def _tables_on(self, device: str) -> CostTables:
+        return shared_on(device, self, lambda: CostTables(*(to_device(part, device) for part in self.tables)), "tables")
 
 
 def cut(
@@ -101,34 +115,69 @@ def cut(
     graph: Graph,
     n_clusters: int,
     rng: Any,
-    n_init: int = 10,
+    n_init: int = 1,
     dtype: str = "float64",
     n_vectors: int | None = None,
+    last: bool = False,
 ) -> Embedded:
     """Cut a graph by k-means on the directions of its embedded rows, of a sample of them where there are many.
 
-    There are as many eigenvectors as clusters by default.
+    There are as many eigenvectors as clusters by default. The sample is larger if no other method comes after (`last`).
     """
-    projection = embedding(table, graph, n_vectors or n_clusters, rng)
-    sample, weight = _sample(table, rng)
+    projection = _embedding(table, graph, n_vectors or n_clusters, rng)
+    most = SAMPLE_ROWS if last else max(START_ROWS, START_ROWS_PER_CLUSTER * n_clusters)
+    sample, weight = _sample(table, rng, most)
     merged = sample.merge()
     if weight is None:
         weight = merged.multiplicity
     else:
         weight = Membership(merged.group[:, None], [len(merged.multiplicity)], device=table.device).sizes(weight)
-    points = _directions(merged.membership, to_device(projection, table.device))
+    points = products.gather_sum(merged.membership, projection)
     with one_blas_thread():  # products of a few columns: more threads would only wait for each other
-        fitted = features.kmeans(points, n_clusters, rng, sample_weight=weight.astype("float64"), n_init=n_init)
-    centers = to_host(fitted.centers)
-    tables = CostTables(-2 * projection @ centers.T, (centers**2).sum(1)[None])
-    return Embedded(projection, CostTables(*(part.astype(dtype, copy=False) for part in tables)))
+        centers = _centers(points, n_clusters, rng, weight.astype("float64"), n_init)
+        tables = CostTables(*map(to_host, (-2 * projection @ centers.T, (centers**2).sum(1)[None])))
+    return Embedded(to_host(projection), CostTables(*(part.astype(dtype, copy=False) for part in tables)))
 
 
-def _directions(m: Membership, projection: Array) -> Array:
-    """Return the rows of the embedding, each of length 1; a factor of a row drops out."""
-    points = products.gather_sum(m, projection)
-    norm = (points**2).sum(1, keepdims=True) ** 0.5
-    return points / namespace(norm).where(norm > 0, norm, 1)
+def _centers(points: Array, n_clusters: int, rng: Any, weight: Array, n_init: int) -> Array:
+    """Cluster the directions of embedded rows by k-means; return the centres.
+
+    Where there are as many vectors as clusters, the first start is from `_pivots`: it ends as low as the best of ten
+    by k-means++, which the others are from.
+    """
+    directions = _directions(points)
+    if points.shape[1] < n_clusters:
+        return features.kmeans(directions, n_clusters, rng, sample_weight=weight, n_init=n_init).centers
+    first = directions[_pivots(points, n_clusters, rng, weight)]
+    best = features.kmeans(directions, n_clusters, rng, sample_weight=weight, init=first)
+    if n_init > 1:
+        found = features.kmeans(directions, n_clusters, rng, sample_weight=weight, n_init=n_init - 1)
+        # two starts often end in the same clusters: rounding must not choose between them
+        best = found if found.objective < (1 - 1e-12) * best.objective else best
+    return best.centers
+
+
+def _directions(points: Array) -> Array:
+    """Return embedded rows at length 1; a factor of a row drops out."""
+    lengths = (points**2).sum(1, keepdims=True) ** 0.5
+    return points / namespace(lengths).where(lengths > 0, lengths, 1)
+
+
+def _pivots(points: Array, n_clusters: int, rng: Any, weight: Array) -> Array:
+    """Choose rows, each the longest beyond the span of those before it: QR with pivoting (Damle, Minden, Ying 2019)."""
+    xp, most = namespace(points), max(PIVOT_ROWS, PIVOT_ROWS_PER_CLUSTER * n_clusters)
+    some = to_device(rng.choice(len(points), most, replace=False), device_of(points)) if len(points) > most else None
+    x = (points if some is None else points[some]) * (weight if some is None else weight[some])[:, None] ** 0.5
+    left = (x**2).sum(1)
+    chosen = []
+    for _ in range(n_clusters):
+        row = left.argmax()[None]
+        chosen.append(row)
+        newest = x[row][0]
+        x = x - (x @ newest)[:, None] * (newest / xp.maximum(newest @ newest, 1e-300))
+        left = (x**2).sum(1)
+    rows = xp.concatenate(chosen)
+    return rows if some is None else some[rows]
 
 
 def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
@@ -136,64 +185,91 @@ def embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Any:
 
     It is E^1/2 V sigma^(power - 1), V the leading eigenvectors of A, and sigma^2 their eigenvalues.
     """
-    with one_blas_thread():  # so that the number of threads changes no bit
-        values, block, _ = leading(table, graph, n_vectors, rng)
-    sigma = np.maximum(values, float(values[0]) * 1e-12) ** 0.5
-    scaled = block / sigma if graph.power == 0 else block * sigma ** (graph.power - 1)
-    return np.ascontiguousarray(graph.columns[:, None] ** 0.5 * scaled[:, :n_vectors])
+    return to_host(_embedding(table, graph, n_vectors, rng))
+
+
+def _embedding(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Array:
+    """Make what `embedding` gives, on the device of the table."""
+    with one_blas_thread(), on(table.device):  # so that the number of threads changes no bit
+        values, block, _ = _leading(table, graph, n_vectors, rng)
+        xp = namespace(values)
+        sigma = xp.maximum(values, values[0] * 1e-12) ** 0.5
+        scaled = block / sigma if graph.power == 0 else block * sigma ** (graph.power - 1)
+        root = to_device(graph.columns[:, None] ** 0.5, table.device)
+        return xp.ascontiguousarray(root * scaled[:, :n_vectors])
 
 
 def leading(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Eigen:
-    """Find leading eigenvectors of A, so many and a few that are less exact.
+    """Find leading eigenvectors of A, so many and a few that are less exact; they are on the host."""
+    with one_blas_thread(), on(table.device):
+        return Eigen(*map(to_host, _leading(table, graph, n_vectors, rng)))
 
-    Where there are many rows, the eigenvectors of a sample come first: near enough to save most of the passes over all
-    rows.
+
+def _leading(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Eigen:
+    """Find what `leading` gives, on the device of the table.
+
+    Where there are many rows, the eigenvectors of a part of them come first: near enough to save most of the passes
+    over all rows.
     """
-    root, degrees = graph.columns**0.5, Degrees(graph.degrees[:, None])
+    root = to_device(graph.columns[:, None] ** 0.5, table.device)
+    degrees, r = Degrees(graph.degrees[:, None].astype("float64")), len(table.widths)
+    width = min(-(-(n_vectors + EXTRA) // LANES) * LANES, table.n_columns)
+    block = to_device(np.linalg.qr(rng.standard_normal((table.n_columns, width)))[0], table.device)
 
-    def of_part(part: Table, block: Any) -> Eigen:
-        def product(block: Any) -> Any:
+    def of_part(part: Table, block: Array, tolerance: float, begin: int) -> Eigen:
+        def product(block: Array) -> Array:
             """Multiply A, or a part of A that comes from some of the rows, with a block."""
-            given = np.ascontiguousarray(root[:, None] * block)
-            largest = float(by_partition(np.abs(given), table.widths, "maximum").sum(0).max())
-            unit = 2.0 ** (math.frexp(2 * largest * graph.most)[1] - 52)
-            return root[:, None] * part.total(_product, degrees, given, unit)
+            given = namespace(block).ascontiguousarray(root * block)
+            found = part.total(_product, degrees, Columns(given, _rounding(abs(given).max() * (2 * r * graph.most))))
+            return root * to_device(found, table.device)
 
-        return eigenvectors(product, block, DEPTH, TOLERANCE, n_vectors)
+        return converged(product, block, DEPTH, tolerance, n_vectors, begin)
 
-    width = min(n_vectors + EXTRA, table.n_columns)
-    block, _ = np.linalg.qr(rng.standard_normal((table.n_columns, width)))
-    if table.n_rows > SAMPLE_ROWS:
-        _, block, _ = of_part(whole(*_sample(table, rng)), block)
-    return of_part(table, block)
+    n = max(PART_ROWS, min(table.n_rows // PART_SHARE, SAMPLE_ROWS))
+    if table.n_rows >= 4 * n:
+        _, block, _ = of_part(whole(*_sample(table, rng, n)), block, FIRST_TOLERANCE, 3)
+        return of_part(table, block, TOLERANCE, 2)
+    return of_part(table, block, TOLERANCE, 3)
 
 
-def _sample(table: Table, rng: Any) -> tuple[Membership, Any]:
-    """Draw at most SAMPLE_ROWS rows; return them and their weights, or None if all weights are 1."""
+def _rounding(largest: Array) -> Array:
+    """Return what rounds numbers, whose sums are no larger than this, to whole units that add up exactly."""
+    xp = namespace(largest)
+    return xp.ldexp(largest * 0 + 1.5, xp.frexp(largest)[1])
+
+
+def _sample(table: Table, rng: Any, most: int) -> tuple[Membership, Any]:
+    """Draw at most so many rows; return them and their weights, or None if all weights are 1."""
     n = table.n_rows
-    rows = np.sort(rng.choice(n, SAMPLE_ROWS, replace=False)) if n > SAMPLE_ROWS else np.arange(n)
+    rows = np.sort(rng.choice(n, most, replace=False)) if n > most else np.arange(n)
     return table.take(rows), None if table.weight is None else to_device(table.weight[rows], table.device)
 
 
-def _product(block: Block, degrees: Degrees, given: Any, unit: float) -> Any:
-    """Compute H' D^-1 H @ given for the rows of a block, on the host."""
-    table = to_device(given, block.m.device)
+def _product(block: Block, degrees: Degrees, columns: Columns) -> Array:
+    """Compute H' D^-1 H times the columns, for the rows of a block."""
+    device = block.m.device
+    given, magic = shared_on(device, columns, lambda: _moved(columns, device))
     share = block.kept("shares", degrees.identity, lambda: _shares(block, degrees))
-    magic = 1.5 * 2.0**52 * unit  # added and taken off again, it rounds to whole units
     total = 0
     for rows in _chunks(block.m):
         some = block.m.take(rows)
-        gathered = products.gather_sum(some, table)
+        gathered = products.gather_sum(some, given)
         gathered *= share[rows, None]
         gathered += magic
         gathered -= magic
         total = products.scatter_add(some, gathered) + total
-    return to_host(total)
+    return total
+
+
+def _moved(columns: Columns, device: str) -> tuple[Array, Array]:
+    return to_device(columns.given, device), to_device(columns.magic, device)
 
 
 def _shares(block: Block, degrees: Degrees) -> Array:
     """Return multiplicity over D of each row."""
-    found = block.m.gather_sum(degrees.of_column)[:, 0]
+    device = block.m.device
+    table = shared_on(device, degrees, lambda: to_device(degrees.of_column, device))
+    found = products.gather_sum(block.m, table)[:, 0]
     return (1 if block.multiplicity is None else block.multiplicity) / namespace(found).where(found > 0, found, 1)
 
 

@@ -8,7 +8,6 @@ A block holds a `Membership` m of some rows of the table, or of merged rows. CON
 """
 
 import abc
-import contextlib
 import functools
 import itertools
 import threading
@@ -20,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuensemble._array.devices import Array, on, to_device, to_host
-from gpuensemble._array.lanes import Once
+from gpuensemble._array.devices import ALL, Array, to_device, to_host
+from gpuensemble._array.lanes import Once, lanes, mark
 from gpuensemble._array.threads import ahead
 from gpuensemble.membership import Membership
 
@@ -117,7 +116,8 @@ def add(one: Any, two: Any) -> Any:
 class Table(abc.ABC):
     """This is what tables of all kinds know of their labels in blocks, and how their rows are read."""
 
-    device = "cpu"  # where what is not in blocks is worked out
+    device = "cpu"  # where what is not in blocks is worked out: the host, if blocks are in several places
+    devices: tuple[str, ...] = ("cpu",)  # where this process works on blocks
 
     def __init__(self, bounds: list[int], widths: Any, complete: bool, categories: list | None, weight: Any = None):
         self.bounds, self.widths, self.complete, self.categories = bounds, widths, complete, categories
@@ -162,9 +162,8 @@ class Table(abc.ABC):
         return Membership.from_coded(codes, self.widths, self.complete, self.categories, self.device)
 
     def device_of_blocks(self) -> str:
-        """Say where the first block is worked on."""
-        (found,) = self.of(_device, {0: ()})
-        return found
+        """Say where blocks are worked on."""
+        return self.devices[0] if len(self.devices) == 1 else ALL
 
 
 class InMemory(Table):
@@ -175,7 +174,7 @@ class InMemory(Table):
         weight = None if block.weight is None else to_host(block.weight)
         super().__init__([0, block.n_rows], m.widths, m.complete, m.categories, weight)
         self.block = block
-        self.device = m.device
+        self.device, self.devices = m.device, (m.device,)
 
     def in_turn(self, step: Callable, *shared: Any) -> Iterator:
         """Give step(block, *shared) of the one block."""
@@ -201,11 +200,11 @@ def whole(m: Membership, multiplicity: Array | None = None) -> InMemory:
 
 
 class Streamed(Table):
-    """This table reads blocks from a file of codes, some at a time.
+    """This table reads blocks from a file of codes, some at a time: while one is worked on, the next is read.
 
-    While one block is read, or waits for one thread, others go on."""
-
-    ABREAST = 2  # blocks in work
+    Blocks take turns on the lanes of the devices. A block always comes to the same lane, so that what its cache holds
+    is used and freed on one stream.
+    """
 
     def __init__(
         self,
@@ -215,50 +214,70 @@ class Streamed(Table):
         complete: bool,
         categories: list,
         weight: Any = None,
-        device: str = "cpu",
+        devices: tuple[str, ...] = ("cpu",),
     ):
         super().__init__(bounds, widths, complete, categories, weight)
-        self.codes, self.device = codes, device  # n x r on disk; where blocks go
+        self.codes, self.devices = codes, devices  # n x r on disk; where blocks go
+        self.device = devices[0] if len(devices) == 1 else "cpu"
+        self.lanes = lanes(*devices)
         self.caches = [Cache() for _ in bounds[1:]]
-        self.turn = threading.Lock()  # a device works on one block at a time, while the next one is read
+        self.columns_of = Lasting()  # what blocks share: the columns of their partitions
 
     def in_turn(self, step: Callable, *shared: Any) -> Iterator:
-        """Give step(block, *shared) of each block, in their order."""
-        with ThreadPoolExecutor(self.ABREAST, thread_name_prefix="gpuensemble-block") as pool:  # they wait for kernels
-            calls = ((self._one, step, shared, index) for index in range(len(self.caches)))
-            yield from ahead(pool.submit, calls, self.ABREAST)
+        """Give step(block, *shared) of each block, in their order; arrays come back on the host."""
+        ready, width = mark(*self.devices), len(self.lanes)
+        with ThreadPoolExecutor(width, thread_name_prefix="gpuensemble-block") as pool:  # they wait for kernels
+            calls = ((self._one, step, shared, index, ready) for index in range(len(self.caches)))
+            yield from ahead(pool.submit, calls, width)
 
     def of(self, step: Callable, calls: dict[int, tuple]) -> list:
         """Give step(block, *arguments) of some blocks, each with arguments of its own."""
-        return [self._one(step, arguments, index) for index, arguments in calls.items()]
+        ready = mark(*self.devices)
+        return [self._one(step, arguments, index, ready) for index, arguments in calls.items()]
 
     def columns(self, step: Callable, shared: tuple, dtypes: tuple[str, ...]) -> tuple:
         """Give arrays on the host."""
-        into = tuple(np.empty(self.n_rows, dtype) for dtype in dtypes)
-        for first, parts in zip(self.bounds, self.in_turn(step, *shared), strict=False):
-            for array, part in zip(into, parts, strict=True):
-                array[first : first + len(part)] = to_host(part)
-        return into
+        return joined(self, self.in_turn(step, *shared), dtypes)
 
     def forget(self, name: str) -> None:
         """Clear a field of all caches; no block is read for it."""
         for cache in self.caches:
             setattr(cache, name, None)
 
-    def _one(self, step: Callable, shared: tuple, index: int) -> Any:
+    def take(self, rows: Any) -> Membership:
+        """Read some rows of the table, ascending numbers, where they are on disk."""
+        return self._coded(self.codes[rows], self.device)
+
+    def _one(self, step: Callable, shared: tuple, index: int, ready: tuple) -> Any:
         first, last = self.bounds[index], self.bounds[index + 1]
-        codes = np.array(self.codes[first:last], order="C", subok=False)
-        with contextlib.nullcontext() if self.device == "cpu" else self.turn, on(self.device):
-            weight = None if self.weight is None else to_device(self.weight[first:last], self.device)
-            m = Membership.from_coded(codes, self.widths, self.complete, self.categories, self.device)
-            return step(Block(m, first, weight, weight=weight, keeps=False, cache=self.caches[index]), *shared)
+        lane = self.lanes[index % len(self.lanes)]
+        with lane.working(ready):
+            codes = lane.load(self.codes[first:last])
+            weight = None if self.weight is None else to_device(self.weight[first:last], lane.device)
+            m = shared_on(lane.device, self.columns_of, lambda: self._coded(self.codes[:0], lane.device))
+            m = m.filled(codes, self.complete)
+            return hosted(step(Block(m, first, weight, weight=weight, keeps=False, cache=self.caches[index]), *shared))
+
+    def _coded(self, codes: Any, device: str) -> Membership:
+        codes = np.array(codes, order="C", subok=False)
+        return Membership.from_coded(codes, self.widths, self.complete, self.categories, device)
+
+
+def joined(table: Table, found: Iterator, dtypes: tuple[str, ...]) -> tuple:
+    """Put together on the host what blocks found for each of their rows."""
+    into = tuple(np.empty(table.n_rows, dtype) for dtype in dtypes)
+    for first, parts in zip(table.bounds, found, strict=False):
+        for array, part in zip(into, parts, strict=True):
+            array[first : first + len(part)] = part
+    return into
+
+
+def hosted(found: Any) -> Any:
+    """Bring what a step found to the host, where what comes from several places is put together."""
+    return tuple(map(to_host, found)) if isinstance(found, tuple) else to_host(found)
 
 
 def _take(block: Block, rows: Any) -> Any:
     """Return the codes of some rows of the table, on the host."""
     index = to_device(rows, block.m.device)
     return to_host(block.m.codes[index if block.group is None else block.group[index]])
-
-
-def _device(block: Block) -> str:
-    return block.m.device

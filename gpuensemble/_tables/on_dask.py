@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpuensemble._array.devices import on, to_host
+from gpuensemble._array.devices import on
 from gpuensemble._array.messages import shown
-from gpuensemble._tables.blocks import Block, Lasting, Table, add
+from gpuensemble._tables.blocks import Block, Lasting, Table, add, hosted
 from gpuensemble._tables.files import first_line
 
 
@@ -194,6 +194,11 @@ class OnDask(Table):
         """Give step(block, *arguments) of some blocks, each with arguments of its own."""
         return self.cluster.some(calls).each(_Step(step), own=calls.values())
 
+    def device_of_blocks(self) -> str:
+        """Say where the first block is worked on, by its worker."""
+        (found,) = self.of(_device, {0: ()})
+        return found
+
     def forget(self, name: str) -> None:
         """Clear a field of the caches of the blocks on the workers."""
         self.each(_forget, name)
@@ -220,8 +225,11 @@ class _Step:
 
     def __call__(self, block: Block, *shared: Any) -> Any:
         with on(block.m.device):
-            found = self.step(block, *shared)
-        return tuple(map(to_host, found)) if isinstance(found, tuple) else found
+            return hosted(self.step(block, *shared))
+
+
+def _device(block: Block) -> str:
+    return block.m.device
 
 
 def _forget(block: Block, name: str) -> None:

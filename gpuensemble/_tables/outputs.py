@@ -10,6 +10,7 @@ from gpuensemble._array.devices import to_device, to_host
 from gpuensemble._array.messages import shown
 from gpuensemble._tables.blocks import InMemory, Table
 from gpuensemble._tables.files import naming, refuse_input, whole_files
+from gpuensemble._tables.spread import Spread
 
 DTYPES = ("int32", "float64")  # of labels and confidences
 
@@ -23,7 +24,7 @@ def columns(table: Table, out: Any, home: str, step: Callable, *shared: Any) -> 
     if out is not None:
         return _on_disk(table, Path(out), step, shared)
     labels, confidence = table.columns(step, shared, DTYPES)
-    if isinstance(table, InMemory):
+    if isinstance(table, InMemory | Spread):
         return to_device(labels, home), to_device(confidence, home)
     return labels, confidence
 

@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array import checks, coding
-from gpuensemble._array.devices import choose_device, namespace, on
+from gpuensemble._array.devices import choose_device, choose_devices, device_of, memory, namespace, on, to_host
+from gpuensemble._array.lanes import ABREAST
 from gpuensemble._tables import readers
 from gpuensemble._tables.blocks import Block, Streamed, Table, whole
 from gpuensemble._tables.on_dask import Cluster, OnDask, current_client, delayed_parts, is_dask
+from gpuensemble._tables.spread import Spread
 from gpuensemble.membership import Membership
 
 BLOCKS_OF_THREAD = 4  # of a cluster, at least
+DEVICE_BYTES = 1 << 28  # of codes in a block on a CUDA device, at most: a few launches for each
+STEP_BYTES = 256  # of a row of a block while a step is worked out there: labels, costs, candidates
 
 
 def table(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Table, float]:
@@ -28,18 +32,36 @@ def table(labels: Any, device: str, client: Any, sample_weight: Any) -> tuple[Ta
         client = current_client(client)
     if client is not None:
         return _on_workers(labels, device, client, sample_weight)
+    devices = choose_devices(device, labels)
     if not (isinstance(labels, str | Path | np.memmap) or is_dask(labels)):
-        device = choose_device(device, labels)
-        with on(device):
-            m = Membership.from_labels(labels, device)
-            weight, unit = checks.multiplicities(sample_weight, "sample_weight", device, len(m.codes))
-            return whole(m, weight), unit
-    device = choose_device(device)
+        return _in_memory(labels, devices, sample_weight)
     codes, widths, complete, categories = _codes(labels)
     weight, unit = checks.multiplicities(sample_weight, "sample_weight", "cpu", len(codes))
-    rows = max(1, readers.BLOCK_BYTES // (codes.shape[1] * codes.dtype.itemsize))
-    bounds = [*range(0, len(codes), rows), len(codes)]
-    return Streamed(codes, bounds, widths, complete, categories, weight, device), unit
+    bounds = [*range(0, len(codes), _rows_of_block(codes, devices)), len(codes)]
+    return Streamed(codes, bounds, widths, complete, categories, weight, tuple(devices)), unit
+
+
+def _in_memory(labels: Any, devices: list[str], sample_weight: Any) -> tuple[Table, float]:
+    """Make a table of labels in memory: one block on a device, or a block on each of several."""
+    place = devices[0] if len(devices) == 1 else device_of(labels)
+    with on(place):
+        m = Membership.from_labels(labels, place)
+        weight, unit = checks.multiplicities(sample_weight, "sample_weight", place, len(m.codes))
+    if len(devices) == 1:
+        return whole(m, weight), unit
+    return Spread(m, devices, None if weight is None else to_host(weight)), unit
+
+
+def _rows_of_block(codes: Any, devices: list[str]) -> int:
+    """Return how many rows a block has: what a cache holds on the CPU, what keeps a device busy and fits there."""
+    n, size = len(codes), codes.shape[1] * codes.dtype.itemsize
+    few = max(1, readers.BLOCK_BYTES // size)
+    if devices == ["cpu"]:
+        return few
+    free = min(memory(device) or 0 for device in devices)
+    most = min(DEVICE_BYTES // size, free // 2 // (ABREAST * (size + STEP_BYTES)))
+    in_turns = -(-n // (ABREAST * len(devices)))  # all lanes have work, if it is worth it
+    return max(1, min(most, max(few, in_turns)))
 
 
 def _codes(labels: Any) -> tuple[Any, Any, bool, list]:

@@ -47,7 +47,7 @@ class ClusterWalk(GraphConsensus):
     random_state : int, Generator or None
         The seed of the draws, for groups only.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N".
+        "auto", "cpu", "cuda", "cuda:N", or "cuda:all", which spreads the rows over all CUDA devices.
     dtype : {"float64", "float32"} or None
         The type of the votes; float64 by default.
     verbose : int

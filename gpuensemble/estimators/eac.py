@@ -131,7 +131,7 @@ class EAC(RowsConsensus):
         if self.linkage != "spectral":
             return cut_rows(ensemble, self.n_clusters, lambda rows, k: self._labels(rows, k, weight), weight)
         graph = bipartite.of_samples(ensemble.table, weight)
-        found = bipartite.cut(ensemble.table, graph, self.n_clusters, ensemble.rng, dtype=ensemble.dtype)
+        found = bipartite.cut(ensemble.table, graph, self.n_clusters, ensemble.rng, dtype=ensemble.dtype, last=True)
         return Cut(found, found)
 
     def _labels(self, rows: Distinct, n_clusters: int, weight: Any) -> Any:

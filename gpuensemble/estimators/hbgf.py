@@ -45,7 +45,7 @@ class HBGF(GraphConsensus):
     random_state : int, Generator or None
         The seed of all draws.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N".
+        "auto", "cpu", "cuda", "cuda:N", or "cuda:all", which spreads the rows over all CUDA devices.
     dtype : {"float64", "float32"} or None
         The type of the distances by which samples get their labels; float64 by default, which the eigenvectors always
         have.
@@ -139,7 +139,9 @@ class HBGF(GraphConsensus):
             weight = weight * (entropy_weights(table, self.theta) / UNIT)
         graph = bipartite.of_samples_and_clusters(table, weight, self.damping)
         n_vectors = self.n_vectors or (math.ceil(1.5 * self.n_clusters) if self.damping else self.n_clusters)
-        found = bipartite.cut(table, graph, self.n_clusters, ensemble.rng, self.n_init, ensemble.dtype, n_vectors)
+        found = bipartite.cut(
+            table, graph, self.n_clusters, ensemble.rng, self.n_init, ensemble.dtype, n_vectors, last=True
+        )
         return Cut(found, found)
 
     def _objective(self, table: Table, counts: Any, sizes_of_labels: Any) -> float:

@@ -42,7 +42,7 @@ class LWEA(GraphConsensus):
     random_state : int, Generator or None
         The seed of the draws, for groups only.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N".
+        "auto", "cpu", "cuda", "cuda:N", or "cuda:all", which spreads the rows over all CUDA devices.
     dtype : {"float64", "float32"} or None
         The type of the table by which `predict` labels; float64 by default.
     verbose : int
@@ -130,7 +130,7 @@ def _cut_groups(ensemble: Ensemble, n_clusters: int, n_groups: int, weight: Any)
     table, n_groups = ensemble.table, min(n_groups, ensemble.table.n_rows)
     graph = bipartite.of_samples_and_clusters(table, weight, DAMPING)
     n_vectors = min(table.n_columns, n_clusters + (n_clusters + 1) // 2)
-    grouped = bipartite.cut(table, graph, n_groups, ensemble.rng, 1, n_vectors=n_vectors)
+    grouped = bipartite.cut(table, graph, n_groups, ensemble.rng, n_vectors=n_vectors, last=True)
     counts, sizes = table.total(count_labels, grouped, grouped.n_clusters)
     used = sizes > 0
     counts, sizes, number = counts[:, used].astype("float64"), sizes[used], used.cumsum() - 1

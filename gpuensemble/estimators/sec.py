@@ -39,7 +39,7 @@ class SEC(KMeansConsensus):
     random_state : int, Generator or None
         The seed of all draws.
     device : str
-        "auto", "cpu", "cuda" or "cuda:N".
+        "auto", "cpu", "cuda", "cuda:N", or "cuda:all", which spreads the rows over all CUDA devices.
     dtype : {"float64", "float32"} or None
         The type of the cost tables; float64 by default.
     verbose : int

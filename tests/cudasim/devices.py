@@ -123,6 +123,15 @@ class Memory:
             if write:
                 self.written = line, line.time
 
+    def copied(self):
+        """The current device has a copy made; from another one, on a null stream, all that both began is waited for."""
+        across = self.device != CURRENT.device and CURRENT.streams[CURRENT.device] is NULL
+        if across:
+            Device(self.device).synchronize()
+        self.order()
+        if across:
+            Device(CURRENT.device).synchronize()
+
     def read(self):
         """The host waits for it, on the current stream of its device."""
         with Device(self.device):
@@ -161,7 +170,7 @@ class Device:
     __hash__ = None
 
     def synchronize(self):
-        """All lines of the device are waited for: here they do their work at once."""
+        """The null stream of the device is waited for; others are not, which is stricter than CUDA."""
         NULL_LINES[self.id].done = NULL_LINES[self.id].time
 
 

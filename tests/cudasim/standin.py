@@ -319,7 +319,7 @@ class Standin(_Namespace):
         if hasattr(value, "__cuda_array_interface__"):
             return ndarray(np.asarray(types.SimpleNamespace(__array_interface__=value.__cuda_array_interface__)))
         if isinstance(value, ndarray):
-            value.memory.order()  # from another device, too
+            value.memory.copied()
             return ndarray(np.array(value.host, dtype=dtype))
         TALLY.up += np.asarray(value, dtype).nbytes
         return ndarray(np.array(value, dtype=dtype))

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from cudasim import standin
+from cudasim.tally import counted
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._linear import krylov
 
@@ -72,10 +74,64 @@ def test_eigenvectors_are_those_of_lapack(xp, rng, near):
     assert float(deep.residual.max()) < float(shallow.residual.max()) < near * 60
 
 
-def test_a_start_that_is_invariant_does_no_harm():
-    _, vectors, residual = krylov.eigenvectors(lambda x: 2 * x, np.eye(20)[:, :2], 4)
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(2), atol=1e-12)
-    assert residual.max() < 1e-12
+@pytest.mark.parametrize("find", [krylov.eigenvectors, lambda *given: krylov.converged(*given, -1.0, 2)])
+def test_a_start_that_is_invariant_does_no_harm(xp, find):
+    _, vectors, residual = find(lambda x: 2 * x, xp.asarray(np.eye(20)[:, :2]), 4)
+    np.testing.assert_allclose(to_host(vectors.T @ vectors), np.eye(2), atol=1e-12)
+    assert float(residual.max()) < 1e-12
+
+
+def symmetric(rng, n=300):
+    """A matrix whose leading eigenvalues are 3, 2.5 and 2.4, and its eigenvectors."""
+    q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    return (q * np.concatenate([[3.0, 2.5, 2.4], np.linspace(2.2, -0.5, n - 3)])) @ q.T, q
+
+
+def test_a_space_grows_until_its_vectors_are_found(xp, rng):
+    matrix, q = symmetric(rng)
+    given, start = xp.asarray(matrix), xp.asarray(np.linalg.qr(rng.standard_normal((300, 8)))[0])
+    products = []
+    for tolerance in (1e-2, 1e-5, 1e-9):
+        calls = []
+
+        def product(x, calls=calls):
+            calls.append(x.shape[1])
+            return given @ x
+
+        found = krylov.converged(product, start, 40, tolerance, 3)
+        assert float(found.residual[:3].max()) <= tolerance * 3
+        np.testing.assert_allclose(to_host(found.vectors.T @ found.vectors), np.eye(8), atol=1e-12)
+        exact = to_host(given @ found.vectors - found.vectors * found.values)
+        np.testing.assert_allclose((exact**2).sum(0) ** 0.5, to_host(found.residual), atol=1e-12)
+        products.append(len(calls))
+    assert products[0] < products[1] < products[2]
+    np.testing.assert_allclose(
+        to_host(found.vectors)[:, :3] @ to_host(found.vectors)[:, :3].T, q[:, :3] @ q[:, :3].T, atol=1e-7
+    )
+
+
+def test_the_host_waits_for_one_number_a_step():
+    matrix, _ = symmetric(np.random.default_rng(0))
+    start = np.linalg.qr(np.random.default_rng(1).standard_normal((300, 8)))[0]
+    with standin.installed(None) as cupy:
+        given, block = cupy.asarray(matrix), cupy.asarray(start)
+        calls = []
+        with counted() as found:
+            krylov.converged(lambda x: calls.append(x) or given @ x, block, 12, 1e-6, 3, begin=3)
+    assert len(calls) == 12
+    assert (found.reads, found.up) == (9, 0)
+    assert found.down == 9 * 8
+
+
+def test_columns_that_depend_on_each_other_and_on_the_basis_are_left_out(xp, rng):
+    basis = np.linalg.qr(rng.standard_normal((50, 4)))[0]
+    new = rng.standard_normal((50, 2))
+    block = np.hstack([new, new @ [[1.0], [2.0]], basis[:, :2] + 1e-13, 1e-5 * rng.standard_normal((50, 1))])
+    found = to_host(krylov._beyond(xp.asarray(basis), xp.asarray(block)))
+    lengths = (found**2).sum(0)
+    assert sorted(lengths.round(9)) == [0, 0, 0, 1, 1, 1]
+    np.testing.assert_allclose(basis.T @ found, 0, atol=1e-13)
+    np.testing.assert_allclose(found.T @ found, np.diag(lengths), atol=1e-13)
 
 
 @pytest.mark.parametrize("n", [12, 17, 21, 30, 47])
@@ -83,7 +139,7 @@ def test_the_last_block_takes_what_room_is_left(xp, rng, n):
     values = np.concatenate([[3.0, 2.5, 2.4], np.linspace(1, -0.5, n - 3)])
     q, _ = np.linalg.qr(rng.standard_normal((n, n)))
     given, start = xp.asarray((q * values) @ q.T), np.linalg.qr(rng.standard_normal((n, 11)))[0]
-    found = krylov.eigenvectors(lambda x: given @ x, xp.asarray(start), 12, 1e-3, 3)
+    found = krylov.converged(lambda x: given @ x, xp.asarray(start), 12, 1e-3, 3)
     assert float(found.residual[:3].max()) <= 3e-3
     leading = to_host(found.vectors)[:, :3]
     np.testing.assert_allclose(leading @ leading.T, q[:, :3] @ q[:, :3].T, atol=1e-2)

@@ -103,7 +103,7 @@ def test_the_blocks_change_no_bit_of_a_product(seed, rows, holes):
     bounds = [*range(0, 40, rows), 40]
     streamed = blocks.Streamed(m.codes, bounds, m.widths, m.complete, None)
     given, degrees = rng.standard_normal((m.n_columns, 3)), sizes(streamed)[:, None].astype(float)
-    shared = (bipartite.Degrees(degrees), given, 2.0**-40)
+    shared = (bipartite.Degrees(degrees), bipartite.Columns(given, np.float64(1.5 * 2.0**12)))
     found = streamed.total(bipartite._product, *shared)
     np.testing.assert_array_equal(found, blocks.whole(m).total(bipartite._product, *shared))
     dense = onehot(codes, widths)

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from gpuensemble._array import checks, frames
-from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
+from gpuensemble._array.devices import Array, choose_devices, device_of, on, to_device
 from gpuensemble._kmeans.labels.checkpoint import key_of
 from gpuensemble._partition import votes
 from gpuensemble._tables import outputs, sources
@@ -132,7 +132,7 @@ class StreamedConsensus(NumberedConsensus, abc.ABC):
         """Read another table in the columns of the one that `fit` saw; warn of labels that are not in it."""
         check_is_fitted(self)
         self._check_columns(labels, "labels")
-        device = choose_device(self.device, labels)
+        device = choose_devices(self.device, labels)[0]
         with on(device):
             m, unknown = Membership.from_known_labels(labels, self._categories or [], device)
         if unknown:
