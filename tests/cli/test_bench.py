@@ -32,6 +32,7 @@ def small(monkeypatch):
     monkeypatch.setattr(harness, "COPY_BYTES", 1 << 16)
     for name, rows in (("SQUARE", 50), ("SOLVED", 24), ("WINS", 24)):
         monkeypatch.setattr(bench_cases, name, rows)
+    monkeypatch.setattr(parts, "ROUNDS", 1)
     monkeypatch.setattr(processes, "with_one_thread", lambda names, samples, repeat: [])
 
 
@@ -131,8 +132,7 @@ def test_a_busy_process_is_there_and_goes():
         assert not psutil.Process(os.getpid()).children()
 
 
-def test_cases_of_one_thread_come_from_a_process_of_one_thread(monkeypatch):
-    monkeypatch.setenv("GPUENSEMBLE_NOTHING", "1")
+def test_cases_of_one_thread_come_from_a_process_of_one_thread():
     (found,) = processes.with_one_thread(["KCC, separated, n=60 r=50 K=20"], 60, 1)
     assert found["case"] == "KCC, separated, n=60 r=50 K=20, one thread"
     assert found["agree"]
@@ -235,12 +235,12 @@ def tiny(growth="linear", rows=1000, iterations=(1, 2)):
 
 
 def test_counts_are_extrapolated_as_they_grow():
-    linear = [{"rows": n, "blocks": 1, "iteration": {"launches": 7, "dram": 5 + 3 * n}} for n in (10, 20, 30)]
+    linear = [{"rows": n, "beside": 1, "iteration": {"launches": 7, "dram": 5 + 3 * n}} for n in (10, 20, 30)]
     assert model.at_size(tiny(), linear, "iteration") == (
         pytest.approx({"launches": 7, "dram": 3005}),
         pytest.approx(0),
     )
-    square = [{"rows": n, "blocks": 1, "iteration": {"flops64": n**3 + n**2, "dram": n**2}} for n in (10, 20, 30)]
+    square = [{"rows": n, "beside": 1, "iteration": {"flops64": n**3 + n**2, "dram": n**2}} for n in (10, 20, 30)]
     found, off = model.at_size(tiny("square", 100), square, "iteration")
     assert (found, off) == (pytest.approx({"flops64": 1_010_000, "dram": 10_000}), pytest.approx(0, abs=1e-9))
     bent = [*linear[:1], {**linear[1], "iteration": {"launches": 7, "dram": 130}}, linear[2]]
@@ -249,9 +249,25 @@ def test_counts_are_extrapolated_as_they_grow():
 
 def test_blocks_of_a_file_have_costs_of_their_own():
     workload = tiny("blocks", 10**8)
-    points = [{"rows": b * m, "blocks": b, "iteration": {"up": 11 + 2 * b * m + 5 * b}} for b, m in workloads.BLOCKS]
+    points = [
+        {"rows": b * m, "beside": b, "iteration": {"up": 11 + 2 * b * m + 5 * b, "reads": 1 + 3 * b}}
+        for b, m in workloads.BLOCKS
+    ]
     found, off = model.at_size(workload, points, "iteration")
-    assert found["up"] == pytest.approx(11 + 2e8 + 5 * workload.blocks)
+    assert workload.beside == -(-(10**8) // ((1 << 22) // 100))
+    assert found["up"] == pytest.approx(11 + 2e8 + 5 * workload.beside)
+    assert found["reads"] == pytest.approx(1 + 3 * workload.beside)
+    assert off == pytest.approx(0, abs=1e-9)
+
+
+def test_a_start_that_looks_at_a_sample_costs_no_more_than_that():
+    workload = tiny("sampled", 10**6, None)
+    points = [
+        {"rows": n, "beside": sample, "setup": {"dram": 11 + 2 * n + 70 * sample, "reads": 9}}
+        for sample, n in workloads.SAMPLED
+    ]
+    found, off = model.at_size(workload, points, "setup")
+    assert found == pytest.approx({"dram": 11 + 2e6 + 70 * 100_000, "reads": 9})
     assert off == pytest.approx(0, abs=1e-9)
 
 

@@ -51,7 +51,8 @@ def run(
     checks.integer(samples, "samples", K)
     checks.integer(repeat, "repeat", 1)
     devices = ["cpu", *(f"cuda:{i}" for i in range(cuda_count()))] if device == "auto" else [choose_device(device)]
-    solved = checks.integer(square, "square", K) if square else WINS if devices != ["cpu"] else SOLVED
+    solved = WINS if devices != ["cpu"] else SOLVED
+    solved = solved if square is None else checks.integer(square, "square", K)
     rates = {name: harness.copy_rate(name) for name in devices}
     results, single = [], []
     with processes.busy(busy):
@@ -62,7 +63,7 @@ def run(
                 single += [case.name] if case.rivals else []
         if not results:
             raise ValueError(f"`--only` must be part of the name of a case, got {', '.join(only)!r}.")
-        if single and threads is None:
+        if single and threads is None and "cpu" in devices:
             more = processes.with_one_thread(single, samples, repeat)
             results += more
             show("\n".join(harness.line(result, rates) for result in more))
@@ -133,9 +134,9 @@ def products(devices: list[str], samples: int) -> Iterator[Case]:
     yield _case(f"assign, {size}", ours("assign", table), peers, agree, read + 12 * samples)
 
 
-def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
+def coassociation(devices: list[str], samples: int, square: int) -> Iterator[Case]:
     """Time the n x n matrix against SciPy's product of sparse matrices."""
-    n = min(samples, SQUARE)
+    n = min(samples, max(SQUARE, square))
     data = ensemble(n)
 
     def make(device: str) -> Callable[[], Any]:
@@ -304,5 +305,5 @@ def scores(devices: list[str], samples: int) -> Iterator[Case]:
     yield _case(f"nmi, n={samples:,}", _ours(devices, make), peers, agree)
 
 
-SQUARES = (without_a_peer,)  # these are told how large n x n arrays may be
+SQUARES = (coassociation, without_a_peer)  # these are told how large n x n arrays may be
 CASES = (products, coassociation, k_means, linkage, base_partition, shrinkage, without_a_peer, scores)

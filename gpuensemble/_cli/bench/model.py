@@ -1,8 +1,9 @@
 """`gpuensemble bench --model` tells what a GPU would need for what was counted: data sheets, no measurement.
 
 counts.json has what fits ask of a device, counted on the stand-in device of the tests at a few small sizes
-(`python tests/counts.py write`). Counts grow by a constant for each row, and for each block of a file, or with powers
-of n where arrays are n x n: two or three sizes give these, and one more size checks them.
+(`python tests/counts.py write`). Counts grow by a constant for each row, for each block of a file and for each row of
+the sample that a start looks at, or with powers of n where arrays are n x n: two or three sizes give these, and one
+more size checks them.
 
 An iteration takes as long as the slowest of what a device does at the same time (memory, the L2 cache, arithmetic, and
 launches by the host), then the reads of the host, for which the device stands still, then copies over the bus. Nothing
@@ -58,21 +59,23 @@ def at_size(workload: Workload, points: list[dict[str, Any]], part: str) -> tupl
     fit, check = [points[0], *points[2:]], points[1]
     found, off = {}, 0.0
     for name, known in check[part].items():
-        terms = [_terms(workload, name, point["rows"], point["blocks"]) for point in fit]
+        terms = [_terms(workload, name, point["rows"], point["beside"]) for point in fit]
         factors = np.linalg.lstsq(np.array(terms, float), np.array([point[part][name] for point in fit], float))[0]
-        there = _terms(workload, name, check["rows"], check["blocks"]) @ factors
+        there = _terms(workload, name, check["rows"], check["beside"]) @ factors
         off = max(off, abs(there - known) / max(abs(known), 1.0))
-        found[name] = max(0.0, float(_terms(workload, name, workload.rows, workload.blocks) @ factors))
+        found[name] = max(0.0, float(_terms(workload, name, workload.rows, workload.beside) @ factors))
     return found, off
 
 
-def _terms(workload: Workload, name: str, rows: int, blocks: int) -> np.ndarray:
+def _terms(workload: Workload, name: str, rows: int, beside: int) -> np.ndarray:
     """Return what a count is a sum of, each times a factor: launches and reads do not depend on the rows of a block."""
     each = name in ("launches", "kernels", "reads")
-    if workload.growth == "blocks":
-        return np.array([1, blocks] if each else [1, rows, blocks], float)
-    powers = (0,) if each else (0, 1) if workload.growth == "linear" else (2, 3) if "flops" in name else (0, 2)
-    return np.array([float(rows) ** power for power in powers])
+    if workload.growth == "square":
+        powers = (0,) if each else (2, 3) if "flops" in name else (0, 2)
+        return np.array([float(rows) ** power for power in powers])
+    of_rows = [] if each else [rows]
+    of_others = [beside] if workload.growth == "blocks" or (workload.growth == "sampled" and not each) else []
+    return np.array([1, *of_rows, *of_others], float)
 
 
 def on_sheet(counts: Counts, sheet: Sheet, of: str = "") -> Modelled:

@@ -17,12 +17,14 @@ from sklearn.exceptions import ConvergenceWarning
 from gpuensemble import CMVC, KCC, SEC
 from gpuensemble._array.devices import choose_device, to_device
 from gpuensemble._kmeans.features import lloyd as features
+from gpuensemble._partition import bipartite
 from gpuensemble._tables import readers
 from gpuensemble.estimators._base import registry
 
 NOISE, WRONG = 0.5, 0.75  # labels that are noise, and labels of the start that are wrong
 LINEAR, SQUARE = (1024, 1280, 1536), (320, 480, 640)
 BLOCKS = ((2, 384), (2, 512), (3, 384), (2, 640))  # of a file, and the rows of each
+SAMPLED = ((512, 1024), (512, 1280), (512, 1536), (1024, 1536))  # rows that k-means of a start sees, and all rows
 
 
 class Workload(NamedTuple):
@@ -34,7 +36,7 @@ class Workload(NamedTuple):
     data: Callable[[int], Any]  # of so many rows
     fit: Callable[[Any, int, str, int], Any]  # of data, with so many iterations, on a device; 1 shows a bar
     iterations: tuple[int, int] | None  # an iteration is what is done between the ends of these, by their number
-    growth: str = "linear"  # in the rows; "blocks": in rows and blocks of rows; "square": arrays are n x n
+    growth: str = "linear"  # in the rows; "blocks", "sampled": also in what BLOCKS, SAMPLED have; "square": n x n
     at_most: int = 0  # iterations of the fit that is counted; 0: the last of `iterations`, or all
     measured: int = 10_000_000  # rows up to which it is timed, where there is a GPU
 
@@ -45,12 +47,14 @@ class Workload(NamedTuple):
 
     @property
     def rows_counted(self) -> tuple:
-        """Return the sizes to count it at: rows, or pairs of blocks and their rows; the second is for a check."""
-        return {"linear": LINEAR, "square": SQUARE, "blocks": BLOCKS}[self.growth]
+        """Return the sizes to count it at: rows, or pairs as in BLOCKS and SAMPLED; the second is for a check."""
+        return {"linear": LINEAR, "square": SQUARE, "blocks": BLOCKS, "sampled": SAMPLED}[self.growth]
 
     @property
-    def blocks(self) -> int:
-        """Return how many blocks a file of its size is read in."""
+    def beside(self) -> int:
+        """Return what its costs grow in beside its rows: the blocks of its file, or the rows that its start sees."""
+        if self.growth == "sampled":
+            return min(self.rows, bipartite.SAMPLE_ROWS)
         return -(-self.rows // max(1, readers.BLOCK_BYTES // R))
 
 
@@ -137,10 +141,10 @@ def of_views(given: Given, iterations: int, device: str, verbose: int) -> Any:
     return CMVC(10, random_state=0, max_iter=iterations or 100, device=device, verbose=verbose).fit(given.table)
 
 
-def _label_table(name: str) -> Workload:
+def _label_table(name: str, growth: str = "linear") -> Workload:
     """State a fit of a method that has no iterations on a device, as it comes."""
-    made = by_default(name, 10)
-    return Workload(registry.methods()[name].title, 1_000_000, "r=20 K=10", partial(noisy, r=20, k=10), made, None)
+    of_size, made, title = partial(noisy, r=20, k=10), by_default(name, 10), registry.methods()[name].title
+    return Workload(title, 1_000_000, "r=20 K=10", of_size, made, None, growth)
 
 
 def _square(name: str, iterations: tuple[int, int], at_most: int) -> Workload:
@@ -155,7 +159,7 @@ def workloads() -> Iterator[Workload]:
     large = partial(noisy, r=R, k=K)
     size = (1_000_000, f"r={R} K={K}", large)
     yield Workload("SEC", *size, from_a_start(SEC, K), (1, 2))
-    yield Workload("SEC, its own start", *size, by_default("sec", K), None, at_most=1)
+    yield Workload("SEC, its own start", *size, by_default("sec", K), None, "sampled", at_most=1)
     yield Workload("KCC", *size, from_a_start(KCC, K), (1, 2))
     streamed = (100_000_000, f"r={R} K={K}", partial(in_a_file, r=R, k=K))
     yield Workload("SEC, of a file", *streamed, from_a_start(SEC, K), (1, 2), "blocks")
@@ -165,8 +169,10 @@ def workloads() -> Iterator[Workload]:
         "k-means of features", 1_000_000, "16 columns K=20", partial(points, columns=16, k=20), k_means, (2, 6)
     )
     yield Workload("CMVC", 100_000, "2 x 16 columns K=10", partial(views, columns=16, k=10), of_views, None)
-    for name in ("cluster-walk", "hbgf", "lwgp", "mcla", "ecpcs"):
+    for name in ("cluster-walk", "mcla", "ecpcs"):
         yield _label_table(name)
+    for name in ("hbgf", "lwgp"):
+        yield _label_table(name, "sampled")
     yield _square("lta", (1, 3), 84)
     yield _square("rsec", (3, 7), 8)
 
