@@ -265,7 +265,7 @@ def main(what, *only):
     known = json.loads(FILE.read_text()) if FILE.exists() else {}
     found, failed = count(only, written if what == "write" else lambda found: None)
     lines = sorted(differences(known, found))
-    print(*lines, f"{len(lines)} numbers differ from what was written", sep="\n")
+    print(*(lines if what == "compare" else ()), f"{len(lines)} numbers differ from what was written", sep="\n")
     return int(bool(failed or (lines and what == "compare")))
 
 
