@@ -130,16 +130,24 @@ def limits(growth, rows, beside):
 @contextlib.contextmanager
 def on_standin(engine):
     """The stand-in device, with small grids, and with what only the first fit of a process asks for done."""
-    before = source.MAX_BLOCKS
-    source.MAX_BLOCKS = FEW_BLOCKS
+    small = mock.patch.object(source, "MAX_BLOCKS", FEW_BLOCKS)
+    with small, standin.installed(engine), marking(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        choose_device("cuda")
+        yield
+
+
+@contextlib.contextmanager
+def marking():
+    """`Marks` takes the place of tqdm."""
+    before = sys.modules.get("tqdm")  # mock.patch.dict would also forget what is imported meanwhile
+    sys.modules["tqdm"] = types.SimpleNamespace(tqdm=Marks)
     try:
-        bars = mock.patch.dict(sys.modules, tqdm=types.SimpleNamespace(tqdm=Marks))
-        with standin.installed(engine), bars, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            choose_device("cuda")
-            yield
+        yield
     finally:
-        source.MAX_BLOCKS = before
+        del sys.modules["tqdm"]
+        if before is not None:
+            sys.modules["tqdm"] = before
 
 
 # ------------------------------------------------------------------------------------------------ every method
