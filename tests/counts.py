@@ -107,10 +107,10 @@ def of_workload(workload, size):
         whole, marks = of_fit(workload, given, workload.at_most or high)
         if marks and len(marks) <= high:
             raise Ended(f"ended after {len(marks) - 1} of {high} iterations")
-        short, long = (marks[low], marks[high]) if marks else (of_fit(workload, given, low)[0], whole)
-    one = minus(long, short, high - low)
-    last = marks[-1] if marks else long
-    rest = {name: whole[name] - (last[name] - short[name]) - low * one[name] for name in one}
+        marks = marks or {low: of_fit(workload, given, low)[0], high: whole, -1: whole}
+    one = minus(marks[high], marks[low], high - low)
+    first = 0 if workload.growth == "square" else low  # a bar of k-means begins before its start
+    rest = {name: whole[name] - (marks[-1][name] - marks[first][name]) - first * one[name] for name in one}
     return found | {"setup": rest, "iteration": one}
 
 

@@ -119,6 +119,7 @@ def _row(workload: Workload, points: list[dict[str, Any]], sheet: Sheet, repeat:
             found = on_sheet(counts, sheet)
             row[part] = {"counts": counts, "seconds": found.seconds, "total": found.total, "binds": found.binds}
             row[part]["off_at_the_check"] = off
+            row[part]["even"] = workload.growth == "blocks" or len({point[part]["kernels"] for point in points}) == 1
     if cuda_count() and workload.rows <= workload.measured:
         row["measured_seconds"] = _measured(workload, repeat)
     return row
@@ -200,6 +201,7 @@ def _lines(name: str, part: dict[str, Any]) -> list[str]:
     )
     taken = ", ".join(f"{key} {value * 1e3:.3f}" for key, value in times.items())
     off = f", off {part['off_at_the_check']:.1%}"
+    off += "" if part["even"] else ", and of little worth: the sizes differ in how often kernels are launched"
     return [
         f"  {name}: {', '.join(asked)}{off}",
         f"    ms: {taken}: {part['total'] * 1e3:.3f} in all, {part['binds']} binds",
