@@ -73,7 +73,8 @@ def test_bench_fails_if_answers_differ(capsys, monkeypatch, small):
 
 
 @pytest.mark.skipif(gxx() is None, reason="g++ is not installed")
-def test_bench_runs_the_same_cases_on_a_device(capsys, small):
+def test_bench_runs_the_same_cases_on_a_device(capsys, monkeypatch, small):
+    monkeypatch.setattr(bench_cases, "KINDS", {"overlapping": pools.ensemble})
     with standin.installed(ShimModule):
         code, out, _ = run(capsys, "bench", "--samples", 60, "--repeat", 1, "--json")
     assert code == 0
