@@ -24,7 +24,7 @@ def different(what: str, found: set[str], wanted: set[str]) -> list[str]:
 def main(folder: Path) -> int:
     """Compare both files with the repository; print what differs."""
     (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    package = expected("gpuensemble", ".py", ".css", ".js", "py.typed")
+    package = expected("gpuensemble", ".py", ".css", ".js", ".json", "py.typed")
     kernels = expected("kernels", ".cu")
     with zipfile.ZipFile(wheel) as archive:
         in_wheel = {name for name in archive.namelist() if ".dist-info/" not in name}

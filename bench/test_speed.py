@@ -11,7 +11,7 @@ from gpuensemble._cli.bench.harness import synchronize
 
 SAMPLES = 5000
 DEVICES = ["cpu", *(f"cuda:{i}" for i in range(cuda_count()))]
-CASES = {case.name: case for case in bench_cases.cases(DEVICES, SAMPLES)}
+CASES = {case.name: case for case in bench_cases.cases(DEVICES, SAMPLES, bench_cases.SOLVED)}
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import re
 
 from gpuensemble import __version__, segments
 from gpuensemble._cli import commands
+from gpuensemble._cli.bench.sheets import SHEETS
 from gpuensemble._cli.tables.text import SEPARATORS
 from gpuensemble.clustering import WAYS
 from gpuensemble.estimators._base import registry
@@ -90,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     _benching(
         command(
             *("bench", "kernels and methods timed on every device, beside scikit-learn and SciPy"),
-            *("", "--samples 200000 --only SEC --out results.json"),
+            *("", "--samples 200000 --only SEC --out results.json", "--against results.json", "--model A100"),
         )
     )
     return whole
@@ -139,9 +140,19 @@ def _benching(parser: argparse.ArgumentParser) -> None:
     text = "auto (all that are there), cpu, cuda or cuda:N (default auto)"
     parser.add_argument("--device", default="auto", help=text)
     parser.add_argument("--samples", type=int, default=20_000, metavar="N", help="default 20000")
-    parser.add_argument("--repeat", type=int, default=5, metavar="N", help="rounds after the warm-up (default 5)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this")
+    text = "samples of methods that are n x n (default 300; 2000 with a GPU, which wins from there on)"
+    parser.add_argument("--square", type=int, metavar="N", help=text)
+    parser.add_argument("--repeat", type=int, default=7, metavar="N", help="rounds after the warm-up (default 7)")
+    text = "cases whose name contains this; repeatable"
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help=text)
+    text = "of the CPU (default: all, and cases of k-means with one, too)"
+    parser.add_argument("--threads", type=int, metavar="N", help=text)
+    parser.add_argument("--busy", action="store_true", help="with a process beside it that keeps a core busy")
     parser.add_argument("--out", metavar="FILE", help="write the results, the machine and versions as JSON")
+    text = "results of an earlier run: say what got slower by more than noise, and exit with 1 if anything did"
+    parser.add_argument("--against", metavar="FILE", help=text)
+    text = "time nothing: what counts and data sheets say of this GPU"
+    parser.add_argument("--model", choices=tuple(SHEETS), help=text)
 
 
 def _consensus(parser: argparse.ArgumentParser, names: tuple[str, ...], default: str) -> None:

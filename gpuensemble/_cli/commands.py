@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from gpuensemble import metrics, segments
+from gpuensemble._array import checks
 from gpuensemble._array.devices import to_host
 from gpuensemble._cli import demo, h5ad
+from gpuensemble._cli.bench import against as earlier
+from gpuensemble._cli.bench import cases as bench_cases
+from gpuensemble._cli.bench import model as bench_model
+from gpuensemble._cli.bench import processes
 from gpuensemble._cli.tables import files, recognition
 from gpuensemble.estimators._base import registry
 
@@ -167,6 +172,42 @@ def score(
         raise ValueError(f"`{found}` must have as many rows as `{truth}`, {len(y)}, got {len(z)}.")
     values = (metrics.accuracy(y, z), metrics.nmi(y, z), metrics.ari(y, z), metrics.purity(y, z))
     return {"samples": len(y), **dict(zip(SCORES, (*values, *metrics.pair_scores(y, z)), strict=True))}
+
+
+def bench(
+    device: str,
+    samples: int,
+    square: int | None,
+    repeat: int,
+    only: list[str],
+    threads: int | None,
+    busy: bool,
+    against: str | None,
+    model: str | None,
+    quiet: bool,
+    verbose: int,
+) -> tuple[dict[str, Any], str, int]:
+    """Time kernels and methods, or model them; return the report, its last lines, and the exit code."""
+    if model is not None:
+        report = bench_model.run(model, only, repeat)
+        return report, bench_model.table(report), 0
+    if threads is not None:
+        processes.again_with(checks.integer(threads, "threads", 1))
+    old = None if against is None else earlier.read(against)
+    show = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
+    report = bench_cases.run(
+        *(device, samples, repeat, only, show), square=square, threads=threads, busy=busy, verbose=verbose
+    )
+    differ = [result["case"] for result in report["results"] if not result["agree"]]
+    verdict = f"FAIL: answers differ in {', '.join(differ)}" if differ else "all answers agree"
+    rates = ", ".join(f"{name} {rate / 1e9:.1f} GB/s" for name, rate in report["copy_bytes_per_second"].items())
+    text = f"{verdict}; a copy moves {rates}"
+    if old is None:
+        return report, text, int(bool(differ))
+    changes = earlier.changes(old, report)
+    slower = [change._asdict() | {"factor": change.factor} for change in changes if change.slower]
+    report |= {"against": against, "slower": slower}
+    return report, f"{text}\n{earlier.told(old, report, changes)}", int(bool(differ or slower))
 
 
 def _consensus(

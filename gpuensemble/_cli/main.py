@@ -9,7 +9,6 @@ from typing import Any
 
 from gpuensemble._cli import commands, demo, features, reports, warm_up
 from gpuensemble._cli.arguments import parser
-from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.doctor import run as doctor
 from gpuensemble._cli.tables import files
 from gpuensemble._tables.files import first_line
@@ -73,16 +72,12 @@ def _doctor(device: str) -> tuple[Any, str, int]:
     return report, doctor.table(report), int(report["failed"] > 0)
 
 
-def _bench(device: str, samples: int, repeat: int, only: str, out: str | None, quiet: bool) -> tuple[Any, str, int]:
+def _bench(out: str | None, quiet: bool, **options: Any) -> tuple[Any, str, int]:
     files.check_output(out, (".json",))
-    show = (lambda line: None) if quiet else (lambda line: print(line, flush=True))
-    report = bench_cases.run(device, samples, repeat, only, show, _verbose())
+    report, text, code = commands.bench(**options, quiet=quiet, verbose=_verbose())
     if out is not None:
         files.write_json(out, report)
-    differ = [result["case"] for result in report["results"] if not result["agree"]]
-    verdict = f"FAIL: answers differ in {', '.join(differ)}" if differ else "all answers agree"
-    rates = ", ".join(f"{name} {rate / 1e9:.1f} GB/s" for name, rate in report["copy_bytes_per_second"].items())
-    return report, f"{verdict}; a copy moves {rates}", int(bool(differ))
+    return report, text, code
 
 
 def _fit(**options: Any) -> tuple[Any, str, int]:

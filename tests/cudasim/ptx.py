@@ -49,6 +49,7 @@ class PtxFunction:
     """
 
     max_dynamic_shared_size_bytes = 48 * 1024
+    batch: type  # what runs some blocks: Batch, or one that counts
 
     def __init__(self, ptx, name):
         text = re.sub(r"//.*", "", ptx)
@@ -75,7 +76,7 @@ class PtxFunction:
         with np.errstate(all="ignore"):
             for first in range(0, prod(grid), step):
                 blocks = np.arange(first, min(first + step, prod(grid)))
-                Batch(self, grid, block, blocks, memory, parameters, shared_mem, traffic).run()
+                self.batch(self, grid, block, blocks, memory, parameters, shared_mem, traffic).run()
         self._tell(traffic)
 
     def _tell(self, traffic):
@@ -255,6 +256,9 @@ class Batch:
         if ((offsets < 0) | (offsets + width > self.shared_bytes)).any():
             raise IllegalAddress(f"outside the {self.shared_bytes} bytes of shared memory")
         return self.shared.reshape(-1), None, lanes, self.block[lanes] * self.shared.shape[1] + offsets
+
+
+PtxFunction.batch = Batch
 
 
 def _fall_through(following):

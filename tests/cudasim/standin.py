@@ -119,7 +119,7 @@ class ndarray:
             if name == "view":
                 _refuse_view(self.host, *args, **kwargs)
             found = method(*args, **kwargs)
-            TALLY.launch(found, self.host, args)
+            TALLY.launch(found, self.host, args, name=name)
             return self._found(name, found, *args)
 
         return call
@@ -151,7 +151,7 @@ def _in_place(function):
         other = _operand(other)
         self.memory.use(write=True)
         self.host = function(self.host, other)
-        TALLY.in_place(self.host, other)
+        TALLY.in_place(self.host, other, name=function.__name__)
         return self
 
     return method
@@ -183,7 +183,7 @@ def _wrap(value):
 
 def _computed(function, *operands):
     value = function(*operands)
-    TALLY.launch(value, *operands)
+    TALLY.launch(value, *operands, name=function.__name__)
     if function is operator.__matmul__:
         TALLY.product(*operands, value)
     return _wrap(laid("operator", value, (), {}))
@@ -263,14 +263,15 @@ class _Namespace(types.ModuleType):
             args, kwargs = _arguments(args, kwargs, _operand if isinstance(function, np.ufunc) else None)
             found = function(*args, **kwargs)
             out = kwargs.get("out")
-            TALLY.launch(found, args) if out is None else TALLY.in_place(out, *args)
+            whole = f"{self.__name__}.{name}"
+            TALLY.launch(found, args, name=whole) if out is None else TALLY.in_place(out, *args, name=whole)
             if name == "matmul":
                 TALLY.product(*args, found)
             if isinstance(found, np.ndarray):
                 for x in given:
                     if np.may_share_memory(found, x.host):
                         return x._view(found)
-            return _wrap(laid(f"{self.__name__}.{name}", found, args, kwargs))
+            return _wrap(laid(whole, found, args, kwargs))
 
         return call
 
@@ -353,9 +354,8 @@ class _Kernel:
         self.function = function
 
     def __call__(self, grid, block, args, *, shared_mem=0):
-        TALLY.kernels += 1
-        TALLY.launches += 1
         self.function(grid, block, tuple(map(self._argument, args)), shared_mem=shared_mem)
+        TALLY.kernel(getattr(self.function, "traffic", None))
         for value in args:
             if isinstance(value, ndarray):
                 value.fresh = False

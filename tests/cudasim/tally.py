@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from cudasim import flops
+
 
 @dataclasses.dataclass
 class Tally:
@@ -19,6 +21,10 @@ class Tally:
     down: int = 0  # bytes to the host
     touched: int = 0  # bytes of arrays that launches were given or gave, each once a launch
     multiplied: int = 0  # additions and products of matrix products
+    dram: int = 0  # `touched`, and the bytes of memory that our kernels move, where their engine counts them
+    cached: int = 0  # the same of the L2 cache, which is asked again for what memory gave once
+    flops32: int = 0  # operations in float32: of kernels as counted, of the library as `flops` says
+    flops64: int = 0
 
     def __sub__(self, other: "Tally") -> "Tally":
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
@@ -29,23 +35,43 @@ class Tally:
         self.reads += 1
         self.down += nbytes
 
-    def launch(self, result: Any, *given: Any) -> None:
+    def launch(self, result: Any, *given: Any, name: str = "") -> None:
         """A library's function made a result of what it was given; a result that is a view of that costs nothing."""
         results = [x for x in _flat((result,)) if isinstance(x, np.ndarray | np.generic)]
         arrays = [x for x in _flat(given) if isinstance(x, np.ndarray)]
         if results and all(any(np.may_share_memory(x, y) for y in arrays) for x in results):
             return
-        self.launches += 1
-        self.touched += sum(x.nbytes for x in (*results, *arrays))
+        self._library(name, arrays, results)
 
-    def in_place(self, target: np.ndarray, *given: Any) -> None:
+    def in_place(self, target: np.ndarray, *given: Any, name: str = "") -> None:
         """A launch wrote to an array, or to a part of it."""
-        self.launches += 1
-        self.touched += target.nbytes + sum(x.nbytes for x in given if isinstance(x, np.ndarray))
+        self._library(name, [x for x in _flat(given) if isinstance(x, np.ndarray)], [target])
 
     def product(self, left: Any, right: Any, result: Any) -> None:
         """A product of matrices has an addition and a product for each entry of its result and of the inner side."""
         self.multiplied += 2 * np.size(result) * np.shape(left)[-1]
+
+    def kernel(self, traffic: Any) -> None:
+        """A kernel of ours was launched; None: nobody counted what it moved."""
+        self.kernels += 1
+        self.launches += 1
+        if traffic is not None:
+            self.dram += traffic.dram
+            self.cached += traffic.cached
+            self.flops32 += traffic.flops32
+            self.flops64 += traffic.flops64
+
+    def _library(self, name: str, arrays: list, results: list) -> None:
+        moved = sum(x.nbytes for x in (*results, *arrays))
+        self.launches += 1
+        self.touched += moved
+        self.dram += moved
+        self.cached += moved
+        done, bits = flops.of(name, arrays, results)
+        if bits == 32:
+            self.flops32 += done
+        else:
+            self.flops64 += done
 
 
 def _flat(values):

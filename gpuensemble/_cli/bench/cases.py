@@ -8,7 +8,7 @@ To add a case, write a generator that yields `Case`s, and put its name into `CAS
 import functools
 import importlib.util
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,74 +16,65 @@ from gpuensemble import KCC, SEC, metrics, prox
 from gpuensemble._array import checks
 from gpuensemble._array.devices import choose_device, cuda_count, to_device, to_host
 from gpuensemble._array.progress import with_bar
-from gpuensemble._cli.bench import harness, machine
+from gpuensemble._cli.bench import harness, machine, processes
 from gpuensemble._cli.bench.harness import Case
+from gpuensemble._cli.bench.parts import parts, transfers
+from gpuensemble._cli.bench.pools import CLUSTERS, KINDS, Ensemble, K, R, ensemble
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble.estimators._base import registry
-from gpuensemble.membership import Membership
 
-R, K, CLUSTERS = 50, 20, 40
 FEW = 10  # partitions, for methods of many iterations
 SQUARE = 1500  # samples at most for what is n x n
-SOLVED = 300  # samples at most for what is n x n in each of many iterations
+SOLVED = 300  # samples at most for what is n x n in each of many iterations, on the CPU alone
+WINS = 2000  # the same where there is a GPU, which can win there
 COLUMNS = 16  # of features
 ITERATIONS = 50  # of their k-means at most
 WITH_A_PEER = ("sec", "kcc", "eac")  # methods that another library has, and that have a case of their own
 
 
-class Ensemble(NamedTuple):
-    """This holds base partitions that see a hidden partition through noise, and a start for k-means.
-
-    The partitions are there as codes and as a CSR matrix.
-    """
-
-    codes: np.ndarray
-    matrix: Any
-    truth: np.ndarray
-    start: np.ndarray
-
-    def membership(self, device: str) -> Membership:
-        """Return the operator on that device."""
-        return Membership(to_device(self.codes, device), np.full(R, CLUSTERS), device=device)
-
-
-def ensemble(n: int, share: float = 0.6) -> Ensemble:
-    """Make an ensemble: a hidden cluster falls into three clusters of a partition, and a share of labels is noise."""
-    from scipy.sparse import csr_matrix
-
-    rng = np.random.default_rng(0)
-    truth = rng.integers(0, K, n)
-    codes = np.stack([rng.integers(0, CLUSTERS, (K, 3))[truth, rng.integers(0, 3, n)] for _ in range(R)], axis=1)
-    noise = rng.random((n, R)) < share
-    codes[noise] = rng.integers(0, CLUSTERS, int(noise.sum()))
-    columns = (codes + CLUSTERS * np.arange(R)).ravel().astype("int32")
-    entries = (np.ones(n * R), columns, np.arange(0, n * R + 1, R, dtype="int32"))
-    matrix = csr_matrix(entries, shape=(n, R * CLUSTERS))
-    return Ensemble(codes.astype("uint8"), matrix, truth, (rng.permutation(n) % K).astype("int32"))
-
-
 def run(
-    device: str, samples: int, repeat: int, only: str, show: Callable[[str], None], verbose: int = 0
+    device: str,
+    samples: int,
+    repeat: int,
+    only: list[str],
+    show: Callable[[str], None],
+    *,
+    square: int | None = None,
+    threads: int | None = None,
+    busy: bool = False,
+    verbose: int = 0,
 ) -> dict[str, Any]:
-    """Run the cases, showing each as it ends, and a bar if `verbose`; report results, machine, versions, copy rates."""
+    """Run the cases, showing each as it ends, and a bar if `verbose`; report results, machine, versions, copy rates.
+
+    Those of k-means run with one thread as well, in a process of their own, unless `threads` says how many there are.
+    """
     checks.integer(samples, "samples", K)
     checks.integer(repeat, "repeat", 1)
     devices = ["cpu", *(f"cuda:{i}" for i in range(cuda_count()))] if device == "auto" else [choose_device(device)]
+    solved = WINS if devices != ["cpu"] else SOLVED
+    solved = solved if square is None else checks.integer(square, "square", K)
     rates = {name: harness.copy_rate(name) for name in devices}
-    results = []
-    for case in cases(devices, samples, verbose):
-        if only in case.name:
-            results.append(harness.run(case, repeat))
-            show(harness.line(results[-1], rates))
-    if not results:
-        raise ValueError(f"`--only` must be part of the name of a case, got {only!r}.")
-    return {"machine": machine.describe(), "copy_bytes_per_second": rates, "results": results}
+    results, single = [], []
+    with processes.busy(busy):
+        for case in cases(devices, samples, solved, verbose):
+            if any(part in case.name for part in only or ("",)):
+                results.append(harness.run(case, repeat))
+                show(harness.line(results[-1], rates))
+                single += [case.name] if case.rivals else []
+        if not results:
+            raise ValueError(f"`--only` must be part of the name of a case, got {', '.join(only)!r}.")
+        if single and threads is None and "cpu" in devices:
+            more = processes.with_one_thread(single, samples, repeat)
+            results += more
+            show("\n".join(harness.line(result, rates) for result in more))
+    how = {"threads": threads, "busy": busy, "samples": samples, "repeat": repeat}
+    return {"machine": machine.describe(), **how, "copy_bytes_per_second": rates, "results": results}
 
 
-def cases(devices: list[str], samples: int, verbose: int = 0) -> Iterator[Case]:
+def cases(devices: list[str], samples: int, square: int, verbose: int = 0) -> Iterator[Case]:
     """Yield all cases, one after the other, so that only one holds memory."""
     for make in with_bar(CASES, "groups of cases", verbose, len(CASES), "group"):
-        yield from make(devices, samples)
+        yield from make(devices, samples, square) if make in SQUARES else make(devices, samples)
 
 
 def _ours(devices: list[str], make: Callable[[str], Callable[[], Any]]) -> dict[str, Any]:
@@ -143,9 +134,9 @@ def products(devices: list[str], samples: int) -> Iterator[Case]:
     yield _case(f"assign, {size}", ours("assign", table), peers, agree, read + 12 * samples)
 
 
-def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
+def coassociation(devices: list[str], samples: int, square: int) -> Iterator[Case]:
     """Time the n x n matrix against SciPy's product of sparse matrices."""
-    n = min(samples, SQUARE)
+    n = min(samples, max(SQUARE, square))
     data = ensemble(n)
 
     def make(device: str) -> Callable[[], Any]:
@@ -157,32 +148,44 @@ def coassociation(devices: list[str], samples: int) -> Iterator[Case]:
 
 
 def k_means(devices: list[str], samples: int) -> Iterator[Case]:
-    """Time SEC and KCC to convergence from a given start against scikit-learn's k-means on the CSR matrix."""
+    """Time SEC and KCC to convergence from a given start against scikit-learn's k-means, on three kinds of tables.
+
+    Ours begins with the caller's integers of 8 bytes, theirs with the CSR matrix that they stand for. The better of
+    scikit-learn's two algorithms in a round is the peer.
+    """
+    for name, make in KINDS.items():
+        data = make(samples)
+        degrees = data.membership("cpu").degrees().astype(float)
+        for kind, weight in ((SEC, degrees), (KCC, np.ones(samples))):
+            peers = {f"scikit-learn KMeans, {how}": _k_means_of(data, weight, how) for how in ("lloyd", "elkan")}
+            title = f"{kind.__name__}, {name}, n={samples:,} r={R} K={data.n_clusters}"
+            case = _case(title, _ours(devices, _from_a_start(kind, data)), peers, _same)
+            case.rivals = tuple(peers)
+            case.facts = functools.partial(parts, kind, data, devices[-1])
+            yield case
+
+
+def _from_a_start(kind: Any, data: Ensemble) -> Callable[[str], Callable[[], Any]]:
+    """Fit the caller's table from labels."""
+    table = data.table
+
+    def on_device(device: str) -> Callable[[], Any]:
+        return lambda: kind(data.n_clusters, init=data.start, device=device).fit(table).labels_
+
+    return on_device
+
+
+def _k_means_of(data: Ensemble, weight: np.ndarray, how: str) -> Callable[[], Any]:
+    """Fit scikit-learn's k-means from the centres of the same labels, on rows that have them for means."""
     from scipy.sparse import diags_array
     from sklearn.cluster import KMeans
 
-    data = ensemble(samples)
-    degrees = data.membership("cpu").degrees().astype(float)
-
-    def make(kind: Any) -> Callable[[str], Callable[[], Any]]:
-        def on_device(device: str) -> Callable[[], Any]:
-            codes, start = to_device(data.codes, device), to_device(data.start, device)
-            return lambda: kind(K, init=start, device=device).fit(codes).labels_
-
-        return on_device
-
-    def theirs(weight: np.ndarray) -> Callable[[], Any]:
-        rows = diags_array(1 / weight).tocsr() @ data.matrix
-        rows.indices, rows.indptr = rows.indices.astype("int32"), rows.indptr.astype("int32")
-        of_start = np.eye(K)[data.start] * weight[:, None]
-        centers = np.asarray(rows.T @ of_start).T / of_start.sum(0)[:, None]
-        k_means = KMeans(K, init=centers, n_init=1, tol=0, max_iter=300)
-        return lambda: k_means.fit(rows, sample_weight=weight).labels_
-
-    size = f"n={samples:,} r={R} K={K}"
-    yield _case(f"SEC, {size}", _ours(devices, make(SEC)), {"scikit-learn KMeans": theirs(degrees)}, _same)
-    ones = np.ones(samples)
-    yield _case(f"KCC, {size}", _ours(devices, make(KCC)), {"scikit-learn KMeans": theirs(ones)}, _same)
+    rows = diags_array(1 / weight).tocsr() @ data.matrix
+    rows.indices, rows.indptr = rows.indices.astype("int32"), rows.indptr.astype("int32")
+    of_start = np.eye(data.n_clusters)[data.start] * weight[:, None]
+    centers = np.asarray(rows.T @ of_start).T / of_start.sum(0)[:, None]
+    k_means = KMeans(data.n_clusters, init=centers, n_init=1, tol=0, max_iter=300, algorithm=how)
+    return lambda: k_means.fit(rows, sample_weight=weight).labels_
 
 
 def linkage(devices: list[str], samples: int) -> Iterator[Case]:
@@ -261,29 +264,29 @@ def shrinkage(devices: list[str], samples: int) -> Iterator[Case]:
     yield _case(f"prox.tensor_nuclear, {n} x {n} x 2", ours(along_first, x), peers, _close)
 
 
-def without_a_peer(devices: list[str], samples: int) -> Iterator[Case]:
-    """Time the methods that no library has, which are compared between devices."""
+def without_a_peer(devices: list[str], samples: int, square: int) -> Iterator[Case]:
+    """Time the methods that no library has, which are compared between devices, side by side."""
 
-    def ours(method: registry.Method, given: Any) -> dict[str, Any]:
+    def case_of(name: str, method: registry.Method, given: Any) -> Case:
         def make(device: str) -> Callable[[], Any]:
-            on_device = [to_device(x, device) for x in given] if isinstance(given, list) else to_device(given, device)
-            return lambda: method.make(K, 0, device).fit(on_device).labels_
+            return lambda: method.make(K, 0, device).fit(given).labels_
 
-        return _ours(devices, make)
+        case = _case(name, _ours(devices, make), {}, _same_partition)
+        case.facts = functools.partial(transfers, given, devices)
+        return case
 
     for method in registry.of_labels().values():
         if method.name in WITH_A_PEER:
             continue
-        n = min(samples, SOLVED if method.square else SQUARE)
-        codes = np.ascontiguousarray(ensemble(n, 0.1).codes[:, :FEW])
-        yield _case(f"{method.title}, n={n:,} r={FEW} K={K}", ours(method, codes), {}, _same_partition)
+        n = min(samples, square if method.square else SQUARE)
+        table = np.ascontiguousarray(ensemble(n, 0.1).table[:, :FEW])
+        yield case_of(f"{method.title}, n={n:,} r={FEW} K={K}", method, table)
     n = min(samples, SQUARE)
     rng = np.random.default_rng(0)
     truth = rng.integers(0, K, n)
     views = [4 * rng.standard_normal((K, COLUMNS))[truth] + rng.standard_normal((n, COLUMNS)) for _ in range(2)]
     for method in registry.of_views().values():
-        name = f"{method.title}, n={n:,}, 2 x {COLUMNS} K={K}"
-        yield _case(name, ours(method, views), {}, _same_partition)
+        yield case_of(f"{method.title}, n={n:,}, 2 x {COLUMNS} K={K}", method, views)
 
 
 def scores(devices: list[str], samples: int) -> Iterator[Case]:
@@ -302,4 +305,5 @@ def scores(devices: list[str], samples: int) -> Iterator[Case]:
     yield _case(f"nmi, n={samples:,}", _ours(devices, make), peers, agree)
 
 
+SQUARES = (coassociation, without_a_peer)  # these are told how large n x n arrays may be
 CASES = (products, coassociation, k_means, linkage, base_partition, shrinkage, without_a_peer, scores)

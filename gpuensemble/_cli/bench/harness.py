@@ -31,12 +31,14 @@ class Case:
 
     name: str
     candidates: dict[str, Callable[[], Any]]
-    peer: str
+    peer: str  # whose answer the others must give
     agree: Callable[[Any, Any], bool]
     wanted: float | None = None  # the ratio that the first candidate should reach
     notes: dict[str, Any] = field(default_factory=dict)  # further facts for the report
     devices: dict[str, str] = field(default_factory=dict)  # where a candidate runs, if not on the CPU
     bytes_moved: dict[str, int] = field(default_factory=dict)  # what a candidate must at least read and write
+    rivals: tuple[str, ...] = ()  # peers, the fastest of which in a round is what ratios are to; if there are several
+    facts: Callable[[], dict[str, Any]] | None = None  # measures what else is to be reported
 
 
 def main(cases: Callable[[], Iterator[Case]]) -> None:
@@ -67,22 +69,33 @@ def run(case: Case, repeat: int) -> dict[str, Any]:
     del answers
     peaks = {name: peak_growth(candidate, case.devices.get(name, "cpu")) for name, candidate in case.candidates.items()}
     rounds = [{name: seconds(candidate) for name, candidate in case.candidates.items()} for _ in range(repeat)]
+    rivals = case.rivals or (case.peer,)
+    least = [min(one[name] for name in rivals) for one in rounds]
     timed = {}
     for name in case.candidates:
         times = [one[name] for one in rounds]
-        ratios = [one[case.peer] / one[name] for one in rounds]
-        median = statistics.median(times)
-        timed[name] = {
-            "device": case.devices.get(name, "cpu"),
-            "median_seconds": median,
-            "spread": (max(times) - min(times)) / median,
-            "ratio": statistics.median(ratios),
-            "peak_growth_bytes": peaks[name],
-        }
-        if name in case.bytes_moved:
-            moved = case.bytes_moved[name]
-            timed[name] |= {"bytes_moved": moved, "bytes_per_second": moved / median}
-    return {"case": case.name, "peer": case.peer, "agree": agree, "wanted": case.wanted, "timed": timed, **case.notes}
+        timed[name] = _timed(case, name, times, [peer / own for peer, own in zip(least, times, strict=True)])
+        timed[name]["peak_growth_bytes"] = peaks[name]
+    peers = [name for name in rivals if name not in case.devices]
+    found = {"case": case.name, "peer": case.peer, "peers": peers, "agree": agree, "wanted": case.wanted}
+    return found | {"timed": timed, **case.notes, **(case.facts() if case.facts else {})}
+
+
+def _timed(case: Case, name: str, times: list[float], ratios: list[float]) -> dict[str, Any]:
+    """Report the rounds of a candidate."""
+    median = statistics.median(times)
+    found = {
+        "device": case.devices.get(name, "cpu"),
+        "median_seconds": median,
+        "spread": (max(times) - min(times)) / median,
+        "ratio": statistics.median(ratios),
+        "seconds": times,
+        "ratios": ratios,
+    }
+    if name in case.bytes_moved:
+        moved = case.bytes_moved[name]
+        found |= {"bytes_moved": moved, "bytes_per_second": moved / median}
+    return found
 
 
 def line(result: dict[str, Any], rates: dict[str, float] | None = None) -> str:
@@ -94,8 +107,16 @@ def line(result: dict[str, Any], rates: dict[str, float] | None = None) -> str:
             f"  {name:36} {one['ratio']:7.2f}x {one['median_seconds'] * 1e3:10.2f} ms  spread {one['spread']:4.0%}"
             f"  peak +{one['peak_growth_bytes'] / 1e6:.1f} MB{_rate(one, rates or {})}"
         )
-    notes = {key: value for key, value in result.items() if key not in ("case", "peer", "agree", "wanted", "timed")}
-    return "\n".join([*lines, *(f"  {key}: {value}" for key, value in notes.items())])
+    known = ("case", "peer", "peers", "agree", "wanted", "timed")
+    notes = {key: value for key, value in result.items() if key not in known}
+    return "\n".join([*lines, *(f"  {key}: {_note(value)}" for key, value in notes.items())])
+
+
+def _note(value: Any) -> Any:
+    """Write seconds by name on a line; anything else is as it is."""
+    if not isinstance(value, dict):
+        return value
+    return ", ".join(f"{name} {one * 1e3:.2f} ms" for name, one in value.items())
 
 
 def _rate(one: dict[str, Any], rates: dict[str, float]) -> str:
