@@ -1,0 +1,250 @@
+// The rotations R_i of PCE's base partitions on CUDA: the sums that they depend on, and all of them one after another.
+//
+// gpuensemble/_kernels/cuda/pce/rotations.py compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/rotations.py has
+// the same functions on the CPU: `count_pairs` with the same integers, the others but for rounding.
+//
+// offsets, r + 1: partition i owns the rows offsets[i] .. offsets[i + 1] - 1 of a C x K table, K_i of them.
+
+#ifndef DYNAMIC_SHARED  // a compiler for the CPU brings its own
+#define DYNAMIC_SHARED(type, name)                                   \
+    extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
+    type* name = reinterpret_cast<type*>(dynamic_shared)
+#endif
+
+typedef long long int64;
+typedef unsigned long long uint64;
+
+constexpr unsigned WARP = 0xffffffffu;
+constexpr double EPSILON = 2.220446049250313e-16;
+constexpr int SWEEPS = 40;  // of Jacobi's method at most
+
+template <typename Code>
+__device__ bool is_hole(Code code) {
+    return code == static_cast<Code>(-1);
+}
+
+// out[c - offsets[first], d] += weight of the rows in column c, of a partition from `first` to before `last`, and in
+// column d of any partition: those rows of H.T @ diag(weight) @ H, in integers. `weight` may be null: all 1.
+//
+// A block serves one partition i and a group of others (bounds[g] .. bounds[g + 1] - 1, at most blockDim.x of them) over
+// its share of the rows. If the cells fit into `capacity` counters of shared memory they are counted there and added to
+// `out` once per block, else they are counted in `out`: then the group is a single partition.
+//
+// Bytes per row, for each i: its code, the codes of all partitions and 8 of the weight, from the L2 cache but for the
+// first time. Atomics in shared memory limit it, r^2 a row. One launch of `count` for each i would read the codes as
+// often, and wait for a launch r times.
+template <typename Code>
+__global__ void count_pairs(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r, int first,
+                            int last, const int* __restrict__ bounds, int n_groups, const int64* __restrict__ weight,
+                            int capacity, uint64* out) {
+    DYNAMIC_SHARED(uint64, cells);
+    for (int task = blockIdx.y; task < (last - first) * n_groups; task += gridDim.y) {
+        const int i = first + task / n_groups, g = task % n_groups;
+        const int lowest = bounds[g], width = bounds[g + 1] - lowest;
+        const int across = offsets[lowest + width] - offsets[lowest];
+        const int64 n_cells = static_cast<int64>(offsets[i + 1] - offsets[i]) * across;
+        uint64* target = out + static_cast<int64>(offsets[i] - offsets[first]) * offsets[r] + offsets[lowest];
+        const bool fits = n_cells <= capacity;
+        if (fits) {
+            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x) cells[cell] = 0;
+            __syncthreads();
+        }
+        const int rows = blockDim.x / width;
+        const int j = lowest + threadIdx.x % width;
+        const int shift = offsets[j] - offsets[lowest];
+        int64 x = static_cast<int64>(blockIdx.x) * rows + threadIdx.x / width;
+        if (threadIdx.x >= rows * width) x = n;
+        for (; x < n; x += static_cast<int64>(gridDim.x) * rows) {
+            const Code own = codes[x * r + i], other = codes[x * r + j];
+            if (is_hole(own) || is_hole(other)) continue;
+            const uint64 amount = weight ? static_cast<uint64>(weight[x]) : 1;
+            const int64 d = shift + static_cast<int>(other);
+            if (fits)
+                atomicAdd(cells + static_cast<int64>(own) * across + d, amount);
+            else
+                atomicAdd(target + static_cast<int64>(own) * offsets[r] + d, amount);
+        }
+        if (fits) {
+            __syncthreads();
+            for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x)
+                if (cells[cell]) atomicAdd(target + static_cast<int64>(cell / across) * offsets[r] + cell % across, cells[cell]);
+            // No barrier: for the next task each thread clears the cells that it has just read.
+        }
+    }
+}
+
+__device__ inline double warp_sum(double value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(WARP, value, step);
+    return value;
+}
+
+// out[i - first, j] = unit * sum over c of i and d of j of counts[c, d] (R_c . R_d), and out[i - first, r] = sum over c
+// of i of rows[c] . R_c: G and f of the programme for the weights, for the partitions from `first` to before `last`.
+// `counts` has the rows of these partitions alone.
+//
+// A warp serves a pair (i, j). Bytes: the counts once, C^2 * 8, which limits it; the tables from the L2 cache.
+// The plain expression (products of tables, times counts, times one-hot matrices) makes two more C x C arrays.
+__global__ void programme(const int* __restrict__ offsets, int r, int first, int last, int K,
+                          const double* __restrict__ tables, const double* __restrict__ rows,
+                          const int64* __restrict__ counts, double unit, double* __restrict__ out) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    const int64 n_tasks = static_cast<int64>(last - first) * (r + 1);
+    int64 task = static_cast<int64>(blockIdx.x) * warps + threadIdx.x / 32;
+    for (; task < n_tasks; task += static_cast<int64>(gridDim.x) * warps) {
+        const int i = first + static_cast<int>(task / (r + 1)), j = static_cast<int>(task % (r + 1));
+        const int begin = offsets[i], height = offsets[i + 1] - begin;
+        double sum = 0;
+        if (j == r) {
+            for (int at = lane; at < height * K; at += 32) {
+                const int64 place = static_cast<int64>(begin) * K + at;
+                sum += rows[place] * tables[place];
+            }
+        } else {
+            const int width = offsets[j + 1] - offsets[j];
+            for (int64 cell = lane; cell < static_cast<int64>(height) * width; cell += 32) {
+                const int64 c = begin + cell / width, d = offsets[j] + cell % width;
+                double product = 0;
+                for (int k = 0; k < K; ++k) product += tables[c * K + k] * tables[d * K + k];
+                sum += unit * static_cast<double>(counts[(c - offsets[first]) * offsets[r] + d]) * product;
+            }
+        }
+        sum = warp_sum(sum);
+        if (lane == 0) out[task] = sum;
+    }
+}
+
+// The sum over all threads of the block, in every thread, in a fixed order; `sums` has a place for each warp.
+__device__ inline double block_sum(double value, double* sums) {
+    value = warp_sum(value);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
+    __syncthreads();
+    double total = 0;
+    for (int warp = 0; warp < blockDim.x / 32; ++warp) total += sums[warp];
+    __syncthreads();  // before the next sum
+    return total;
+}
+
+// Turns pairs of the p lines (of `pitch` numbers) until no two of them have an inner product over the first q numbers:
+// Jacobi's method from one side. In each round every line is in one pair, and a warp turns a pair.
+__device__ inline void orthogonalise(double* lines, int p, int q, int pitch, int* turned) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const int others = p - 1 + p % 2;  // of a line; with an odd number of lines one of them is none
+    const double tolerance = EPSILON * q;
+    for (int sweep = 0; sweep < SWEEPS; ++sweep) {
+        int mine = 0;
+        for (int round = 0; round < others; ++round) {
+            for (int pair = warp; pair <= others / 2; pair += warps) {
+                const int one = pair == 0 ? others : (round + pair) % others, two = (round - pair + others) % others;
+                if (one >= p || two >= p) continue;
+                double* a = lines + static_cast<int64>(one < two ? one : two) * pitch;
+                double* b = lines + static_cast<int64>(one < two ? two : one) * pitch;
+                double aa = 0, bb = 0, ab = 0;
+                for (int l = lane; l < q; l += 32) {
+                    aa += a[l] * a[l];
+                    bb += b[l] * b[l];
+                    ab += a[l] * b[l];
+                }
+                aa = warp_sum(aa);
+                bb = warp_sum(bb);
+                ab = warp_sum(ab);
+                if (!(fabs(ab) > tolerance * sqrt(aa) * sqrt(bb))) continue;
+                mine = 1;
+                const double slope = (bb - aa) / (2 * ab);
+                const double root = 1 / (fabs(slope) + sqrt(slope * slope + 1));
+                const double tangent = slope < 0 ? -root : root;
+                const double cosine = 1 / sqrt(tangent * tangent + 1), sine = tangent * cosine;
+                for (int l = lane; l < pitch; l += 32) {
+                    const double x = a[l], y = b[l];
+                    a[l] = cosine * x - sine * y;
+                    b[l] = sine * x + cosine * y;
+                }
+            }
+            __syncthreads();
+        }
+        if (lane == 0) turned[warp] = mine;
+        __syncthreads();
+        bool any = false;
+        for (int w = 0; w < warps; ++w) any |= turned[w] != 0;
+        __syncthreads();  // before the next sweep's answers
+        if (!any) break;
+    }
+}
+
+// R_i of each partition from `first` to before `last`, one after another, so that each sees the new ones: the polar
+// factor U V' of x = U S V' = rows_i - unit (N_i a R - own a_i R_i), N_i the rows of `counts`, which has those partitions' alone,
+// own the diagonal of N_ii, or its largest entry where K_i > K. With `counts` null x is rows_i. Where x lacks the rank to
+// decide, it is the factor nearest to R_i: x is drawn to it by `closeness` of its length.
+//
+// share, C: the weight a_i of each row. weighted, C x K, receives a R. work: K_max * K numbers at least for x and, with
+// p = min(K_i, K), q = max(K_i, K), p * (p + q) for the lines: x, or its transpose where K_i > K, beside the identity.
+// Turned until they are orthogonal, the lines are S V' and U'; lines of any length are orthogonal to rounding, so the
+// factor is exact also where x is nearly singular.
+//
+// One block does it all, as each R_i waits for the one before it. Bytes: the counts once, C^2 * 8; tables and lines
+// stay in L1. About 8 sweeps of p - 1 rounds, of some 500 cycles each, limit it: K = 10, 25 microseconds a partition. The plain
+// expression is for each partition a product, an SVD of several launches and, on the host, two transfers.
+__global__ void rotate(const int* __restrict__ offsets, int first, int last, int C, int K,
+                       const double* __restrict__ rows, const int64* __restrict__ counts, double unit, double closeness,
+                       const double* __restrict__ share, double* tables, double* weighted, double* lines) {
+    __shared__ double sums[32];
+    __shared__ int turned[32];
+    const int thread = threadIdx.x, threads = blockDim.x;
+    if (counts)
+        for (int64 at = thread; at < static_cast<int64>(C) * K; at += threads) weighted[at] = share[at / K] * tables[at];
+    for (int i = first; i < last; ++i) {
+        __syncthreads();  // all of the weighted tables are there
+        const int begin = offsets[i], width = offsets[i + 1] - begin;
+        const bool upright = width > K;
+        const int p = upright ? K : width, q = upright ? width : K, pitch = p + q;
+        double largest = 0;
+        if (counts && upright)
+            for (int c = 0; c < width; ++c) {
+                const double own = static_cast<double>(counts[static_cast<int64>(begin - offsets[first] + c) * C + begin + c]);
+                if (own > largest) largest = own;
+            }
+        double square = 0;
+        for (int cell = thread; cell < width * K; cell += threads) {
+            const int c = cell / K, k = cell % K;
+            const int64 at = static_cast<int64>(begin + c) * K + k;
+            double x = rows[at];
+            if (counts) {
+                const int64* row = counts + static_cast<int64>(begin - offsets[first] + c) * C;
+                double sum = 0;
+                for (int d = 0; d < C; ++d) sum += static_cast<double>(row[d]) * weighted[static_cast<int64>(d) * K + k];
+                x -= unit * (sum - (upright ? largest : static_cast<double>(row[begin + c])) * weighted[at]);
+            }
+            square += x * x;
+            lines[upright ? static_cast<int64>(k) * pitch + c : static_cast<int64>(c) * pitch + k] = x;
+        }
+        const double length = sqrt(block_sum(square, sums));
+        const double pull = closeness * (length > 0 ? length : 1);
+        for (int cell = thread; cell < width * K; cell += threads) {
+            const int c = cell / K, k = cell % K;
+            const double before = tables[static_cast<int64>(begin + c) * K + k];
+            lines[upright ? static_cast<int64>(k) * pitch + c : static_cast<int64>(c) * pitch + k] += pull * before;
+        }
+        for (int cell = thread; cell < p * p; cell += threads)
+            lines[static_cast<int64>(cell / p) * pitch + q + cell % p] = cell / p == cell % p;
+        __syncthreads();
+        orthogonalise(lines, p, q, pitch, turned);
+        for (int m = thread / 32; m < p; m += threads / 32) {  // a line of length 1
+            double* line = lines + static_cast<int64>(m) * pitch;
+            double own = 0;
+            for (int l = thread % 32; l < q; l += 32) own += line[l] * line[l];
+            own = sqrt(warp_sum(own));
+            for (int l = thread % 32; l < q; l += 32) line[l] = line[l] / own;
+        }
+        __syncthreads();
+        for (int cell = thread; cell < width * K; cell += threads) {
+            const int c = cell / K, k = cell % K;
+            const int64 at = static_cast<int64>(begin + c) * K + k;
+            const double* left = lines + q + (upright ? k : c);
+            const double* right = lines + (upright ? c : k);
+            double sum = 0;
+            for (int m = 0; m < p; ++m) sum += left[static_cast<int64>(m) * pitch] * right[static_cast<int64>(m) * pitch];
+            tables[at] = sum;
+            if (counts) weighted[at] = share[begin + c] * sum;
+        }
+    }
+}
