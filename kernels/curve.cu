@@ -93,14 +93,16 @@ __device__ double dot(int length, Left left, Right right) {
 // One block, since each product waits for the one before it. Bytes: 16 K^2 * 8 of gram for each of four products; all of
 // it stays in L1. Some 30 barriers, and 3 K for the inverse, limit it: K = 10, about 20 microseconds for each trial. As
 // expressions it would be some 60 launches, and a host that waits for each trial.
-__global__ void curve(const double* __restrict__ gram, int K, int is_long, int max_trials, double decrease,
-                      double max_turn, double noise, const double* __restrict__ centre, const double* __restrict__ step,
-                      double* move, double* after, double* next, double* work) {
+template <typename T>
+__global__ void curve(const T* __restrict__ gram, int K, int is_long, int max_trials, double decrease,
+                      double max_turn, double noise, const T* __restrict__ centre, const T* __restrict__ step,
+                      T* move, T* after, T* next, T* work) {
     __shared__ double sums[32];
     const Block block = {sums};
     const int K2 = 2 * K, K4 = 4 * K, size = K * K;
     double *even = work, *odd = even + size, *across = odd + size, *inverse = across + size, *shift = inverse + size;
-    double *error = shift + size, *raw = error + size, *s = raw + 2 * size, *image = s + 2 * size, *column = image + 4 * size;
+    double *error = shift + size, *raw = error + size, *s = raw + 2 * size, *image = s + 2 * size;
+    double* column = image + 4 * size;
     const auto M = [&](int i, int j) { return gram[static_cast<int64>(i) * K4 + j]; };
     const auto I = [](int i, int j) { return i == j ? 1.0 : 0.0; };
     // Parts of X'g, symmetric and skew; the inner products of the part of g that is orthogonal to X.

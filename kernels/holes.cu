@@ -85,6 +85,5 @@ __global__ void impute(Code* codes, const Code* __restrict__ observed, const int
             __syncwarp(mask);  // all lanes have compared with the rest
             for (int k = lane; k < K; k += G) rest[k] -= weighted[static_cast<int64>(best) * K + k];
         }
-        __syncwarp(mask);  // before the next row's rest takes the place of this one
     }
 }

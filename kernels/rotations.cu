@@ -67,7 +67,8 @@ __global__ void count_pairs(const Code* __restrict__ codes, const int* __restric
         if (fits) {
             __syncthreads();
             for (int cell = threadIdx.x; cell < n_cells; cell += blockDim.x)
-                if (cells[cell]) atomicAdd(target + static_cast<int64>(cell / across) * offsets[r] + cell % across, cells[cell]);
+                if (cells[cell])
+                    atomicAdd(target + static_cast<int64>(cell / across) * offsets[r] + cell % across, cells[cell]);
             // No barrier: for the next task each thread clears the cells that it has just read.
         }
     }
@@ -83,11 +84,13 @@ __device__ inline double warp_sum(double value) {
 // of i of rows[c] . R_c: G and f of the programme for the weights, for the partitions from `first` to before `last`.
 // `counts` has the rows of these partitions alone.
 //
+// A template of the only type that it has, so that asking for another kernel of this file does not compile it.
 // A warp serves a pair (i, j). Bytes: the counts once, C^2 * 8, which limits it; the tables from the L2 cache.
 // The plain expression (products of tables, times counts, times one-hot matrices) makes two more C x C arrays.
+template <typename T>
 __global__ void programme(const int* __restrict__ offsets, int r, int first, int last, int K,
-                          const double* __restrict__ tables, const double* __restrict__ rows,
-                          const int64* __restrict__ counts, double unit, double* __restrict__ out) {
+                          const T* __restrict__ tables, const T* __restrict__ rows,
+                          const int64* __restrict__ counts, double unit, T* __restrict__ out) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
     const int64 n_tasks = static_cast<int64>(last - first) * (r + 1);
     int64 task = static_cast<int64>(blockIdx.x) * warps + threadIdx.x / 32;
@@ -114,14 +117,14 @@ __global__ void programme(const int* __restrict__ offsets, int r, int first, int
     }
 }
 
-// The sum over all threads of the block, in every thread, in a fixed order; `sums` has a place for each warp.
+// The sum over all threads of the block, in every thread, in a fixed order; `sums` has a place for each warp, and
+// between two sums there must be a barrier.
 __device__ inline double block_sum(double value, double* sums) {
     value = warp_sum(value);
     if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
     __syncthreads();
     double total = 0;
     for (int warp = 0; warp < blockDim.x / 32; ++warp) total += sums[warp];
-    __syncthreads();  // before the next sum
     return total;
 }
 
@@ -166,85 +169,117 @@ __device__ inline void orthogonalise(double* lines, int p, int q, int pitch, int
         __syncthreads();
         bool any = false;
         for (int w = 0; w < warps; ++w) any |= turned[w] != 0;
-        __syncthreads();  // before the next sweep's answers
         if (!any) break;
     }
 }
 
+// A partition and the lines of its matrix x, K_i x K: the rows of x or, where K_i > K, its columns, and beside them the
+// identity.
+struct Lines {
+    int begin, width, K;  // where the partition begins in the tables, and K_i
+    int p, q, pitch;      // p lines of q numbers, and of p more
+    bool upright;         // K_i > K
+    double* numbers;
+
+    __device__ Lines(const int* offsets, int i, int n_columns, double* work) {
+        begin = offsets[i];
+        width = offsets[i + 1] - begin;
+        K = n_columns;
+        upright = width > K;
+        p = upright ? K : width;
+        q = upright ? width : K;
+        pitch = p + q;
+        numbers = work;
+    }
+    __device__ double& x(int c, int k) const {
+        return numbers[upright ? static_cast<int64>(k) * pitch + c : static_cast<int64>(c) * pitch + k];
+    }
+    // Calls visit(c, k, place of this entry in a table), a thread for each entry of x.
+    template <typename Visit>
+    __device__ void for_each(Visit visit) const {
+        for (int cell = threadIdx.x; cell < width * K; cell += blockDim.x)
+            visit(cell / K, cell % K, static_cast<int64>(begin + cell / K) * K + cell % K);
+    }
+    __device__ void append_identity() const {
+        for (int cell = threadIdx.x; cell < p * p; cell += blockDim.x)
+            numbers[static_cast<int64>(cell / p) * pitch + q + cell % p] = cell / p == cell % p;
+    }
+    // Makes the lines as long as 1, a warp for each.
+    __device__ void normalise() const {
+        for (int m = threadIdx.x / 32; m < p; m += blockDim.x / 32) {
+            double* line = numbers + static_cast<int64>(m) * pitch;
+            double square = 0;
+            for (int l = threadIdx.x % 32; l < q; l += 32) square += line[l] * line[l];
+            const double length = sqrt(warp_sum(square));
+            for (int l = threadIdx.x % 32; l < q; l += 32) line[l] = line[l] / length;
+        }
+    }
+    // Entry (c, k) of U V', from lines that are V' and U'.
+    __device__ double factor(int c, int k) const {
+        const double* left = numbers + q + (upright ? k : c);
+        const double* right = numbers + (upright ? c : k);
+        double sum = 0;
+        for (int m = 0; m < p; ++m) sum += left[static_cast<int64>(m) * pitch] * right[static_cast<int64>(m) * pitch];
+        return sum;
+    }
+};
+
 // R_i of each partition from `first` to before `last`, one after another, so that each sees the new ones: the polar
-// factor U V' of x = U S V' = rows_i - unit (N_i a R - own a_i R_i), N_i the rows of `counts`, which has those partitions' alone,
-// own the diagonal of N_ii, or its largest entry where K_i > K. With `counts` null x is rows_i. Where x lacks the rank to
-// decide, it is the factor nearest to R_i: x is drawn to it by `closeness` of its length.
+// factor U V' of x = U S V' = rows_i - unit (N_i a R - own a_i R_i), N_i the rows of `counts`, which has those of these
+// partitions alone, own the diagonal of N_ii, or its largest entry where K_i > K. With `counts` null x is rows_i. Where x
+// lacks the rank to decide, it is the factor nearest to R_i: x is drawn to it by `closeness` of its length.
 //
-// share, C: the weight a_i of each row. weighted, C x K, receives a R. work: K_max * K numbers at least for x and, with
-// p = min(K_i, K), q = max(K_i, K), p * (p + q) for the lines: x, or its transpose where K_i > K, beside the identity.
-// Turned until they are orthogonal, the lines are S V' and U'; lines of any length are orthogonal to rounding, so the
-// factor is exact also where x is nearly singular.
+// share, C: the weight a_i of each row. weighted, C x K, receives a R. work, p * (p + q) numbers for the largest of the
+// partitions: turned until they are orthogonal, the lines are S V' and U'. Lines of any length become orthogonal to
+// rounding, so that the factor is exact also where x is nearly singular.
 //
-// One block does it all, as each R_i waits for the one before it. Bytes: the counts once, C^2 * 8; tables and lines
-// stay in L1. About 8 sweeps of p - 1 rounds, of some 500 cycles each, limit it: K = 10, 25 microseconds a partition. The plain
-// expression is for each partition a product, an SVD of several launches and, on the host, two transfers.
+// One block of at most 512 threads does it all, as each R_i waits for the one before it. Bytes: the counts once, C^2 * 8;
+// tables and lines stay in L1. Some 7 sweeps of p - 1 rounds, of perhaps 700 cycles each, limit it: at K = 10 about 30
+// microseconds a partition. The plain expression is for each partition a product, an SVD of several launches and, on the
+// host, two transfers.
+template <typename T>
 __global__ void rotate(const int* __restrict__ offsets, int first, int last, int C, int K,
-                       const double* __restrict__ rows, const int64* __restrict__ counts, double unit, double closeness,
-                       const double* __restrict__ share, double* tables, double* weighted, double* lines) {
+                       const T* __restrict__ rows, const int64* __restrict__ counts, double unit, double closeness,
+                       const T* __restrict__ share, T* tables, T* weighted, T* work) {
     __shared__ double sums[32];
     __shared__ int turned[32];
-    const int thread = threadIdx.x, threads = blockDim.x;
     if (counts)
-        for (int64 at = thread; at < static_cast<int64>(C) * K; at += threads) weighted[at] = share[at / K] * tables[at];
+        for (int64 at = threadIdx.x; at < static_cast<int64>(C) * K; at += blockDim.x)
+            weighted[at] = share[at / K] * tables[at];
     for (int i = first; i < last; ++i) {
         __syncthreads();  // all of the weighted tables are there
-        const int begin = offsets[i], width = offsets[i + 1] - begin;
-        const bool upright = width > K;
-        const int p = upright ? K : width, q = upright ? width : K, pitch = p + q;
+        const Lines lines(offsets, i, K, work);
+        const int64* own_rows = counts + static_cast<int64>(lines.begin - offsets[first]) * C;
         double largest = 0;
-        if (counts && upright)
-            for (int c = 0; c < width; ++c) {
-                const double own = static_cast<double>(counts[static_cast<int64>(begin - offsets[first] + c) * C + begin + c]);
+        if (counts && lines.upright)
+            for (int c = 0; c < lines.width; ++c) {
+                const double own = static_cast<double>(own_rows[static_cast<int64>(c) * C + lines.begin + c]);
                 if (own > largest) largest = own;
             }
         double square = 0;
-        for (int cell = thread; cell < width * K; cell += threads) {
-            const int c = cell / K, k = cell % K;
-            const int64 at = static_cast<int64>(begin + c) * K + k;
+        lines.for_each([&](int c, int k, int64 at) {
             double x = rows[at];
             if (counts) {
-                const int64* row = counts + static_cast<int64>(begin - offsets[first] + c) * C;
+                const int64* row = own_rows + static_cast<int64>(c) * C;
                 double sum = 0;
                 for (int d = 0; d < C; ++d) sum += static_cast<double>(row[d]) * weighted[static_cast<int64>(d) * K + k];
-                x -= unit * (sum - (upright ? largest : static_cast<double>(row[begin + c])) * weighted[at]);
+                const double own = lines.upright ? largest : static_cast<double>(row[lines.begin + c]);
+                x -= unit * (sum - own * weighted[at]);
             }
             square += x * x;
-            lines[upright ? static_cast<int64>(k) * pitch + c : static_cast<int64>(c) * pitch + k] = x;
-        }
+            lines.x(c, k) = x;
+        });
         const double length = sqrt(block_sum(square, sums));
         const double pull = closeness * (length > 0 ? length : 1);
-        for (int cell = thread; cell < width * K; cell += threads) {
-            const int c = cell / K, k = cell % K;
-            const double before = tables[static_cast<int64>(begin + c) * K + k];
-            lines[upright ? static_cast<int64>(k) * pitch + c : static_cast<int64>(c) * pitch + k] += pull * before;
-        }
-        for (int cell = thread; cell < p * p; cell += threads)
-            lines[static_cast<int64>(cell / p) * pitch + q + cell % p] = cell / p == cell % p;
+        lines.for_each([&](int c, int k, int64 at) { lines.x(c, k) += pull * tables[at]; });
+        lines.append_identity();
         __syncthreads();
-        orthogonalise(lines, p, q, pitch, turned);
-        for (int m = thread / 32; m < p; m += threads / 32) {  // a line of length 1
-            double* line = lines + static_cast<int64>(m) * pitch;
-            double own = 0;
-            for (int l = thread % 32; l < q; l += 32) own += line[l] * line[l];
-            own = sqrt(warp_sum(own));
-            for (int l = thread % 32; l < q; l += 32) line[l] = line[l] / own;
-        }
+        orthogonalise(work, lines.p, lines.q, lines.pitch, turned);
+        lines.normalise();
         __syncthreads();
-        for (int cell = thread; cell < width * K; cell += threads) {
-            const int c = cell / K, k = cell % K;
-            const int64 at = static_cast<int64>(begin + c) * K + k;
-            const double* left = lines + q + (upright ? k : c);
-            const double* right = lines + (upright ? c : k);
-            double sum = 0;
-            for (int m = 0; m < p; ++m) sum += left[static_cast<int64>(m) * pitch] * right[static_cast<int64>(m) * pitch];
-            tables[at] = sum;
-            if (counts) weighted[at] = share[begin + c] * sum;
-        }
+        lines.for_each([&](int c, int k, int64 at) {
+            tables[at] = lines.factor(c, k);
+            if (counts) weighted[at] = share[lines.begin + c] * tables[at];
+        });
     }
 }

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import gpuensemble as ge
+from cudasim.tally import counted
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble.estimators.pce import embedding, start, steps
 from gpuensemble.estimators.pce.estimator import minimise
@@ -101,6 +102,48 @@ def test_each_block_is_the_one_of_the_paper(xp, seed):
     np.testing.assert_array_equal(to_host(state.labels), (d.F @ rotation).argmax(1))
 
 
+@pytest.mark.parametrize("step", [0.0, 1e-3, 40.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_search_for_the_embedding_is_that_of_stiefel(xp, seed, step):
+    """Inner products of a few columns give what a pass over the rows for each trial gives."""
+    state = random_state(seed, xp, n=90)
+    state.step[:] = step
+    d = literal.dense(random_state(seed, np, n=90))
+    diagonal = (d.v**2 + GAMMA)[:, None]
+    target = (GAMMA * d.Y @ d.R.T + (d.v**2)[:, None] * literal.mean(d)) / d.s
+
+    def value_and_grad(x):
+        return (x * (diagonal * x - 2 * target)).sum() / 2, diagonal * x - target
+
+    found = ge.stiefel.minimize(value_and_grad, d.F / d.s, max_iter=embedding.CURVE_STEPS, tol=0, step=step)
+    embedding.update_embedding(state, mean(state), GAMMA)
+    np.testing.assert_allclose(to_host(state.points), found.x, atol=1e-9)
+    np.testing.assert_allclose(to_host(state.step), found.step, rtol=1e-7)
+
+
+def test_blocks_of_rows_change_nothing_but_rounding(monkeypatch):
+    states = [random_state(1, n=90) for _ in range(2)]
+    average = [mean(state) for state in states]
+    embedding.update_embedding(states[0], average[0], GAMMA)
+    monkeypatch.setattr(embedding, "FRAME_BYTES", 4000)
+    assert len(embedding._Frames(states[1], average[1], GAMMA).blocks) > 2
+    embedding.update_embedding(states[1], average[1], GAMMA)
+    np.testing.assert_allclose(states[1].points, states[0].points, atol=1e-14)
+
+
+def test_a_gradient_of_nothing_but_rounding_leaves_the_embedding():
+    state = random_state(2, n=80)
+    state.reliability[:] = 0  # T is Y R', whose columns span those of F at its nearest
+    d = literal.dense(state)
+    left, _, right = np.linalg.svd(d.Y @ d.R.T, full_matrices=False)
+    state.points[:] = left @ right
+    before = state.points.copy()
+    for _ in range(5):
+        embedding.update_embedding(state, mean(state), GAMMA)
+        np.testing.assert_allclose(state.points, before, atol=1e-7)
+        np.testing.assert_allclose(state.points.T @ state.points, np.eye(4), atol=1e-14)
+
+
 def test_a_run_is_that_of_the_dense_algorithm():
     _, labels = ensemble(n=200, holes=0.4)
     m = ge.Membership.from_labels(labels, device="cpu")
@@ -132,6 +175,26 @@ def test_counting_in_parts_changes_nothing(xp, monkeypatch):
 def test_parts_are_as_wide_as_is_allowed():
     assert steps._bounds([3, 3, 3, 9, 1], 6) == [0, 2, 3, 4, 5]
     assert steps._bounds([3, 3], 6) == [0, 2]
+
+
+@pytest.mark.parametrize("xp", ["standin"], indirect=True)
+@pytest.mark.parametrize("holes", [0, 0.4])
+def test_an_iteration_has_few_launches_and_two_reads_whatever_the_number_of_partitions(xp, holes):
+    found = []
+    for r in (10, 30):
+        widths = [3 + i % 4 for i in range(r)]
+        state, work = random_state(0, xp, n=50, widths=widths, holes=holes), []
+        for n_iter in (1, 3):
+            with counted() as one:
+                minimise(state, 1.0, True, 0.0, range(n_iter))
+            work.append(one)
+        each = work[1] - work[0]
+        assert each.reads == 2 * 2
+        assert each.down == 2 * 8 * (r * (r + 1) + 3)  # G and f of the weights, three sums of the objective
+        assert each.up <= 2 * (3 * 8 * sum(widths) + 4 * r)  # a weight for each column; groups of partitions
+        found.append((each.launches / 2, each.kernels / 2))
+    assert found[0] == found[1]
+    assert found[0][0] <= 55
 
 
 CASES = {

@@ -56,6 +56,12 @@ PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for k
 COVERING = {"membership.cu": covering_instantiations(), "slices.cu": SOME_SLICES, "lta.cu": LTA, "pairs.cu": PAIRS}
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES}
 
+IMPUTE = tuple(f"impute<{kind}, {code}, {size}>" for size in (4, 8, 16, 32) for code in CODES for kind in FLOATS)
+ROTATIONS = (*(f"count_pairs<{code}>" for code in CODES), "programme<double>", "rotate<double>")
+CURVE = (*(f"frame<{kind}>" for kind in FLOATS), "curve<double>")
+COVERING |= {"holes.cu": IMPUTE[::5], "rotations.cu": ROTATIONS, "curve.cu": CURVE}
+ALL |= {"holes.cu": IMPUTE, "rotations.cu": ROTATIONS, "curve.cu": CURVE}
+
 
 @pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)
 def compiled(request):

@@ -69,8 +69,12 @@ def weighted(state: State) -> Array:
 
 def mean(state: State) -> Array:
     """Return sum_i a_i Y_i R_i / s, which may lie in `state.work`."""
-    table = weighted(state)
-    return by_blocks(state.points, lambda rows: products.gather_sum(state.m.take(rows), table), state.work)
+    table, n = weighted(state), len(state.points)
+
+    def some(rows: slice) -> Array:
+        return products.gather_sum(state.m if rows == slice(0, n) else state.m.take(rows), table)
+
+    return by_blocks(state.points, some, state.work)
 
 
 def by_blocks(x: Array, function: Callable[[slice], Array], out: Array | None = None) -> Array:

@@ -25,5 +25,5 @@ def curve(gram, centre, step, is_long, settings):
     work = cupy.empty(14 * k * k + k)
     numbers = (np.int32(settings.max_trials), *map(np.float64, settings[1:]))
     arguments = (gram, np.int32(k), np.int32(is_long), *numbers, centre, step, move, after, following, work)
-    function("curve", "curve.cu")((1,), (THREADS,), arguments)
+    function("curve<double>", "curve.cu")((1,), (THREADS,), arguments)
     return move, after, following

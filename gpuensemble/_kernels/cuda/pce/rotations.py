@@ -7,6 +7,7 @@ from gpuensemble._kernels.cuda.membership import CODE, SHARED_BYTES
 from gpuensemble._kernels.cuda.source import function, grid
 
 THREADS = 256  # of a block of count_pairs, and of programme: 8 pairs of partitions
+TURN_WARPS = 16  # of the block of rotate at most: more would not have enough registers
 
 
 def count_pairs(m, weight, first, last):
@@ -57,7 +58,7 @@ def programme(m, tables, rows, counts, unit, first, last):
     out = cupy.empty((last - first, r + 1))
     numbers = map(np.int32, (r, first, last, k))
     arguments = (m.offsets, *numbers, tables, rows, counts, np.float64(unit), out)
-    function("programme", "rotations.cu")((grid(-(-out.size * 32 // THREADS)),), (THREADS,), arguments)
+    function("programme<double>", "rotations.cu")((grid(-(-out.size * 32 // THREADS)),), (THREADS,), arguments)
     return out
 
 
@@ -73,6 +74,6 @@ def rotate(ends, tables, rows, closeness, counts=None, unit=1.0, share=None, fir
     numbers = (*map(np.int32, (first, last, n_columns, k)), rows)
     optional = (nothing, np.float64(1)) if counts is None else (counts, np.float64(unit))
     share = nothing if share is None else share
-    threads = 32 * min(32, max(2, -(-lines // 2)))
+    threads = 32 * min(TURN_WARPS, -(-lines // 2))
     arguments = (ends, *numbers, *optional, np.float64(closeness), share, tables, weighted, work)
-    function("rotate", "rotations.cu")((1,), (threads,), arguments)
+    function("rotate<double>", "rotations.cu")((1,), (threads,), arguments)
