@@ -41,7 +41,7 @@ def holes(n, widths, k, share, dtype):
     """Codes with holes, F and tables in which many rows are equal, so that costs tie."""
     rng = np.random.default_rng(n)
     codes = random_codes(rng, n, widths, share)
-    rotations = rng.standard_normal((4, k)).astype(dtype)[np.arange(sum(widths)) % 4]
+    rotations = rng.standard_normal((4, k)).astype(dtype)[np.resize(rng.integers(0, 4, 32), sum(widths))]
     weighted = rotations * np.repeat(rng.random(len(widths)), widths)[:, None].astype(dtype)
     points = rng.standard_normal((n, k)).astype(dtype)
     return codes, (points, rotations, weighted, (rotations * weighted).sum(1))
