@@ -1,7 +1,8 @@
 // The search for PCE's F on CUDA: the rows that it depends on, and a step of it from their inner products.
 //
-// gpuensemble/_kernels/cuda/pce/curve.py compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/curve.py has the same
-// functions on the CPU, and says what they compute: `frame` with the same bits (--fmad=false), `curve` but for rounding.
+// gpuensemble/_kernels/cuda/pce/curve.py compiles this file with NVRTC and launches it; cpu/pce/curve.py has the same
+// functions on the CPU, and says what they compute: `frame` with the same bits (--fmad=false), `curve` but for
+// rounding.
 
 typedef long long int64;
 
@@ -10,8 +11,8 @@ constexpr double EPSILON = 2.220446049250313e-16;
 
 // out, n x 4K: X, g = D X - T - X S, T = V^2 mean + table[labels], and D g, with D = V^2 + gamma; product is X S.
 //
-// A thread owns an entry, so that neighbours read and write neighbours. Bytes per row: 3 K numbers, a reliability and a label
-// read, 4 K numbers written; the table from L1. Memory bandwidth limits it. The plain expressions would be nine
+// A thread owns an entry, so that neighbours read and write neighbours. Bytes per row: 3 K numbers, a reliability and a
+// label read, 4 K numbers written; the table from L1. Memory bandwidth limits it. The plain expressions would be nine
 // launches, with 20 K numbers read and written.
 template <typename T>
 __global__ void frame(const T* __restrict__ points, const T* __restrict__ product, const T* __restrict__ mean,
@@ -84,15 +85,16 @@ __device__ double dot(int length, Left left, Right right) {
     return sum;
 }
 
-// A step of the search from gram = Z'Z, 4K x 4K, Z the rows of `frame` with S = centre: see `curve` of cpu/pce/curve.py.
+// A step of the search from gram = Z'Z, 4K x 4K, Z the rows of `frame` with S = centre: see cpu/pce/curve.py.
 //   step    what to try first; 0: a tenth of a radian
 //   move    2K x K: the new point is [X g] @ move
 //   after   K x K: S at the new point
 //   next    what to try next
 //   work    14 K^2 + K numbers
-// One block, since each product waits for the one before it. Bytes: 16 K^2 * 8 of gram for each of four products; all of
-// it stays in L1. Some 30 barriers, and 3 K for the inverse, limit it: K = 10, about 20 microseconds for each trial. As
-// expressions it would be some 60 launches, and a host that waits for each trial.
+// One block, since each product waits for the one before it. Bytes: 16 K^2 * 8 of gram for each of four products; all
+// of it stays in L1. Some 30 barriers, and 3 K for the inverse, limit it: K = 10, about 20 microseconds for each trial.
+// As expressions it would be some 60 launches, and a host that waits for each trial. A template of the only type that
+// it has, so that asking for `frame` does not compile it.
 template <typename T>
 __global__ void curve(const T* __restrict__ gram, int K, int is_long, int max_trials, double decrease,
                       double max_turn, double noise, const T* __restrict__ centre, const T* __restrict__ step,
@@ -193,7 +195,8 @@ __global__ void curve(const T* __restrict__ gram, int K, int is_long, int max_tr
     });
     const auto times = [&](const double* left, int n_left, const double* right, int n_right) {
         return block.sum(n_left, K, [&](int i, int j) {
-            return left[i * K + j] * dot(n_right, [&](int m) { return M(i, m); }, [&](int m) { return right[m * K + j]; });
+            const double product = dot(n_right, [&](int m) { return M(i, m); }, [&](int m) { return right[m * K + j]; });
+            return left[i * K + j] * product;
         });
     };
     const double sy = fabs(times(s, K2, image, K4));

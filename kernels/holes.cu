@@ -1,6 +1,6 @@
 // The holes of PCE's base partitions on CUDA: each is filled with the label that lowers the objective most.
 //
-// gpuensemble/_kernels/cuda/pce/holes.py compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/holes.py has the same
+// gpuensemble/_kernels/cuda/pce/holes.py compiles this file with NVRTC and launches it; cpu/pce/holes.py has the same
 // function on the CPU, with the same bits: every operation is rounded once (--fmad=false), in the same order.
 
 #ifndef DYNAMIC_SHARED  // a compiler for the CPU brings its own
@@ -20,18 +20,20 @@ template <typename T> __device__ T infinity();
 template <> __device__ float infinity<float>() { return __int_as_float(0x7f800000); }
 template <> __device__ double infinity<double>() { return __longlong_as_double(0x7ff0000000000000LL); }
 
-// codes, n x r: where `observed` has a hole, the label c of least lengths[c] - 2 rest . rotations[c], with rest = the row of
-// `points` less the rows of `weighted` of its other labels; the lowest of equals. One partition after another, so that
-// each sees the labels before it. A hole of `codes` holds nothing yet. Tables are C x K, offsets as in membership.cu.
+// codes, n x r: where `observed` has a hole, the label c of least lengths[c] - 2 rest . rotations[c], with rest = the
+// row of `points` less the rows of `weighted` of its other labels; the lowest of equals. One partition after another, so
+// that each sees the labels before it. A hole of `codes` holds nothing yet. Tables are C x K, offsets as in
+// membership.cu.
 //
 // A row is served by a group of G neighbouring lanes, the least of 4, 8, 16, 32 that holds the widest partition. A lane
-// owns the entries lane, lane + G, ... of the rest, and compares the labels lane, lane + G, ... of a partition; the rest
-// lies in shared memory, or in `rests` where this is not null, a row for each group of the grid.
+// owns the entries lane, lane + G, ... of the rest, and compares the labels lane, lane + G, ... of a partition; the
+// rest lies in shared memory, or in `rests` where this is not null, a row for each group of the grid.
 //
 // Bytes per row: r codes, 2 r if it has a hole, and then K entries of `points`; a code for each hole. The tables come
-// from the caches: r rows of `weighted`, and for each hole the K_i rows of `rotations`, whose sectors neighbouring lanes
-// read at different places, so that L1 serves them. The K_i * K products of a hole limit it. The plain expressions need
-// for each partition a pass over its holes, whose number the host waits for, and n x K rests in device memory.
+// from the caches: r rows of `weighted`, and for each hole the K_i rows of `rotations`, whose sectors neighbouring
+// lanes read at different places, so that L1 serves them. The K_i * K products of a hole limit it. The plain
+// expressions need for each partition a pass over its holes, whose number the host waits for, and n x K rests in
+// device memory.
 template <typename T, typename Code, int G>
 __global__ void impute(Code* codes, const Code* __restrict__ observed, const int* __restrict__ offsets, int64 n, int r,
                        const T* __restrict__ points, const T* __restrict__ rotations, const T* __restrict__ weighted,

@@ -1,7 +1,7 @@
 // The rotations R_i of PCE's base partitions on CUDA: the sums that they depend on, and all of them one after another.
 //
-// gpuensemble/_kernels/cuda/pce/rotations.py compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/rotations.py has
-// the same functions on the CPU: `count_pairs` with the same integers, the others but for rounding.
+// gpuensemble/_kernels/cuda/pce/rotations.py compiles this file with NVRTC and launches it; cpu/pce/rotations.py has the
+// same functions on the CPU: `count_pairs` with the same integers, the others but for rounding.
 //
 // offsets, r + 1: partition i owns the rows offsets[i] .. offsets[i + 1] - 1 of a C x K table, K_i of them.
 
@@ -26,9 +26,9 @@ __device__ bool is_hole(Code code) {
 // out[c - offsets[first], d] += weight of the rows in column c, of a partition from `first` to before `last`, and in
 // column d of any partition: those rows of H.T @ diag(weight) @ H, in integers. `weight` may be null: all 1.
 //
-// A block serves one partition i and a group of others (bounds[g] .. bounds[g + 1] - 1, at most blockDim.x of them) over
-// its share of the rows. If the cells fit into `capacity` counters of shared memory they are counted there and added to
-// `out` once per block, else they are counted in `out`: then the group is a single partition.
+// A block serves one partition i and a group of others (bounds[g] .. bounds[g + 1] - 1, at most blockDim.x of them)
+// over its share of the rows. If the cells fit into `capacity` counters of shared memory they are counted there and
+// added to `out` once per block, else they are counted in `out`.
 //
 // Bytes per row, for each i: its code, the codes of all partitions and 8 of the weight, from the L2 cache but for the
 // first time. Atomics in shared memory limit it, r^2 a row. One launch of `count` for each i would read the codes as
@@ -151,7 +151,7 @@ __device__ inline void orthogonalise(double* lines, int p, int q, int pitch, int
                 aa = warp_sum(aa);
                 bb = warp_sum(bb);
                 ab = warp_sum(ab);
-                if (!(fabs(ab) > tolerance * sqrt(aa) * sqrt(bb))) continue;
+                if (!(ab * ab > tolerance * tolerance * aa * bb)) continue;
                 mine = 1;
                 const double slope = (bb - aa) / (2 * ab);
                 const double root = 1 / (fabs(slope) + sqrt(slope * slope + 1));
@@ -226,17 +226,17 @@ struct Lines {
 
 // R_i of each partition from `first` to before `last`, one after another, so that each sees the new ones: the polar
 // factor U V' of x = U S V' = rows_i - unit (N_i a R - own a_i R_i), N_i the rows of `counts`, which has those of these
-// partitions alone, own the diagonal of N_ii, or its largest entry where K_i > K. With `counts` null x is rows_i. Where x
-// lacks the rank to decide, it is the factor nearest to R_i: x is drawn to it by `closeness` of its length.
+// partitions alone, own the diagonal of N_ii, or its largest entry where K_i > K. With `counts` null x is rows_i. Where
+// x lacks the rank to decide, it is the factor nearest to R_i: x is drawn to it by `closeness` of its length.
 //
 // share, C: the weight a_i of each row. weighted, C x K, receives a R. work, p * (p + q) numbers for the largest of the
 // partitions: turned until they are orthogonal, the lines are S V' and U'. Lines of any length become orthogonal to
 // rounding, so that the factor is exact also where x is nearly singular.
 //
-// One block of at most 512 threads does it all, as each R_i waits for the one before it. Bytes: the counts once, C^2 * 8;
-// tables and lines stay in L1. Some 7 sweeps of p - 1 rounds, of perhaps 700 cycles each, limit it: at K = 10 about 30
-// microseconds a partition. The plain expression is for each partition a product, an SVD of several launches and, on the
-// host, two transfers.
+// One block of at most 512 threads does it all, as each R_i waits for the one before it. Bytes: the counts once,
+// C^2 * 8; tables and lines stay in L1. 6 sweeps or so of p - 1 rounds, of perhaps 600 cycles each, limit it: at K = 10
+// about 25 microseconds a partition. The plain expression is for each partition a product, an SVD of several launches
+// and, on the host, two transfers.
 template <typename T>
 __global__ void rotate(const int* __restrict__ offsets, int first, int last, int C, int K,
                        const T* __restrict__ rows, const int64* __restrict__ counts, double unit, double closeness,
@@ -262,7 +262,8 @@ __global__ void rotate(const int* __restrict__ offsets, int first, int last, int
             if (counts) {
                 const int64* row = own_rows + static_cast<int64>(c) * C;
                 double sum = 0;
-                for (int d = 0; d < C; ++d) sum += static_cast<double>(row[d]) * weighted[static_cast<int64>(d) * K + k];
+                for (int d = 0; d < C; ++d)
+                    sum += static_cast<double>(row[d]) * weighted[static_cast<int64>(d) * K + k];
                 const double own = lines.upright ? largest : static_cast<double>(row[lines.begin + c]);
                 x -= unit * (sum - own * weighted[at]);
             }

@@ -34,7 +34,7 @@ class Run(NamedTuple):
     converged: bool
 
 
-ARRAYS, DEVICE_ARRAYS = 4, 9  # n x K, at most at one time
+ARRAYS, DEVICE_ARRAYS = 5, 10  # n x K, at most at one time
 
 
 class PCE(NumberedConsensus):
