@@ -47,7 +47,7 @@ def growth():
         return lambda: ge.PCE(10, max_iter=ITERATIONS, random_state=0, device="cpu").fit(labels)
 
     sizes = (1_000_000, 100_000, 10_000)
-    notes = {"embedding": "80 MB at n = 1,000,000", "labels": "10 MB", "bound": "at most 12 x n = 100,000, 490 MB"}
+    notes = {"embedding": "80 MB at n = 1,000,000", "labels": "10 MB", "bound": "at most 12 x n = 100,000, 300 MB"}
     name = f"growth, r = 10, K = 10, 50% holes, {ITERATIONS} iterations"
     return harness.Case(name, {f"n = {n:,}": fit(n) for n in sizes}, "n = 1,000,000", lambda a, b: True, notes=notes)
 

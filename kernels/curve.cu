@@ -85,6 +85,115 @@ __device__ double dot(int length, Left left, Right right) {
     return sum;
 }
 
+// The matrices of a step; those in the columns of Z have K rows for each of X, g, T and D g, in this order.
+struct Curve {
+    Block block;
+    const double *gram, *centre;
+    int K;
+    double *move, *even, *odd, *across, *inverse, *shift, *error, *raw, *s, *image, *column;
+
+    __device__ Curve(double* sums, const double* gram_, const double* centre_, int K_, double* move_, double* work)
+        : block{sums}, gram(gram_), centre(centre_), K(K_), move(move_) {
+        const int size = K * K;
+        even = work;
+        odd = even + size;
+        across = odd + size;
+        inverse = across + size;
+        shift = inverse + size;
+        error = shift + size;
+        raw = error + size;
+        s = raw + 2 * size;
+        image = s + 2 * size;
+        column = image + 4 * size;
+    }
+    static __device__ double identity(int i, int j) { return i == j; }
+    __device__ double M(int i, int j) const { return gram[static_cast<int64>(i) * 4 * K + j]; }
+
+    // Entry (i, j) of the first n columns of gram times x.
+    __device__ double times(int i, int j, const double* x, int n) const {
+        return dot(n, [&](int m) { return M(i, m); }, [&](int m) { return x[m * K + j]; });
+    }
+    // Entry (i, j) of S x.
+    __device__ double centred(int i, int j, const double* x) const {
+        return dot(K, [&](int m) { return centre[i * K + m]; }, [&](int m) { return x[m * K + j]; });
+    }
+    // The inner product of two matrices in the columns of Z, of n and m rows.
+    __device__ double inner(const double* x, int n, const double* y, int m) const {
+        return block.sum(n, K, [&](int i, int j) { return x[i * K + j] * times(i, j, y, m); });
+    }
+
+    // The parts of X'g, even and odd, the inner products of the part of g that is orthogonal to X; returns |W|^2.
+    __device__ double divide(double* square) const {
+        block.fill(even, K, K, [&](int i, int j) { return (M(i, K + j) + M(j, K + i)) / 2; });
+        block.fill(odd, K, K, [&](int i, int j) { return (M(i, K + j) - M(j, K + i)) / 2; });
+        block.fill(across, K, K, [&](int i, int j) {
+            return M(K + i, K + j) - dot(K, [&](int m) { return M(m, K + i); }, [&](int m) { return M(m, K + j); });
+        });
+        *square = block.sum(K, 1, [&](int i, int) { return M(K + i, K + i); });
+        return 2 * (*square + block.sum(K, K, [&](int i, int j) {
+            return odd[i * K + j] * odd[i * K + j] - even[i * K + j] * even[i * K + j];
+        }));
+    }
+    // s: what the step eta adds to X, in the columns of [X g].
+    __device__ void go(double eta) const {
+        const auto turned = [&](int i, int j) { return 2 * eta * odd[i * K + j] + eta * eta * across[i * K + j]; };
+        block.fill(inverse, K, K, [&](int i, int j) { return identity(i, j) + turned(i, j); });
+        block.invert(inverse, column, K);
+        block.fill(shift, K, K, [&](int i, int j) {
+            const auto left = [&](int m) { return 2 * eta * even[i * K + m] - eta * eta * across[i * K + m]; };
+            return dot(K, left, [&](int m) { return inverse[m * K + j]; }) -
+                   dot(K, [&](int m) { return inverse[i * K + m]; }, [&](int m) { return turned(m, j); });
+        });
+        block.fill(move, 2 * K, K, [&](int i, int j) {
+            return i < K ? identity(i, j) + shift[i * K + j] : -2 * eta * inverse[(i - K) * K + j];
+        });
+        // How far the columns of the new point are from orthonormal: half of it is taken away.
+        block.fill(raw, 2 * K, K, [&](int i, int j) { return times(i, j, move, 2 * K); });
+        block.fill(error, K, K, [&](int i, int j) {
+            const auto left = [&](int m) { return move[m * K + i]; };
+            return dot(2 * K, left, [&](int m) { return raw[m * K + j]; }) - identity(i, j);
+        });
+        block.fill(s, 2 * K, K, [&](int i, int j) {
+            const auto half = [&](int m) { return error[m * K + j] / 2; };
+            return (i < K ? shift : move)[i * K + j] - dot(K, [&](int m) { return move[i * K + m]; }, half);
+        });
+    }
+    // What s adds to the value: its inner product with the gradient and half of D s.
+    __device__ double change() const {
+        block.fill(raw, 2 * K, K, [&](int i, int j) { return identity(i, j) + s[i * K + j] / 2; });
+        block.fill(image, 4 * K, K, [&](int i, int j) {
+            if (i < K) return centred(i, j, raw);
+            return i < 2 * K ? raw[(i - K) * K + j] : s[(i - 2 * K) * K + j] / 2;
+        });
+        return inner(s, 2 * K, image, 4 * K);
+    }
+    // move: the new point in the columns of [X g]; after: its S; image: how the gradient within the manifold changes.
+    __device__ void settle(double* after) const {
+        block.fill(move, 2 * K, K, [&](int i, int j) { return identity(i, j) + s[i * K + j]; });
+        block.fill(image, 4 * K, K, [&](int i, int j) {
+            if (i < K) return centred(i, j, move);
+            return i < 2 * K ? move[(i - K) * K + j] : s[(i - 2 * K) * K + j];
+        });
+        block.fill(raw, 2 * K, K, [&](int i, int j) { return times(i, j, image, 4 * K); });
+        const auto product = [&](int i, int j) {
+            return dot(2 * K, [&](int m) { return move[m * K + i]; }, [&](int m) { return raw[m * K + j]; });
+        };
+        block.fill(after, K, K, [&](int i, int j) { return (product(i, j) + product(j, i)) / 2; });
+        block.fill(image, 2 * K, K, [&](int i, int j) {
+            const auto right = [&](int m) { return after[m * K + j]; };
+            const double part = dot(K, [&](int m) { return move[i * K + m]; }, right);
+            return (i < K ? image[i * K + j] + even[i * K + j] : s[(i - K) * K + j]) - part;
+        });
+    }
+    // Half of the long or short step of Barzilai and Borwein.
+    __device__ double following(bool is_long) const {
+        const double sy = fabs(inner(s, 2 * K, image, 4 * K));
+        const double numerator = is_long ? inner(s, 2 * K, s, 2 * K) : sy;
+        const double divisor = is_long ? sy : inner(image, 4 * K, image, 4 * K);
+        return divisor > 0 ? 0.5 * numerator / divisor : 0;
+    }
+};
+
 // A step of the search from gram = Z'Z, 4K x 4K, Z the rows of `frame` with S = centre: see cpu/pce/curve.py.
 //   step    what to try first; 0: a tenth of a radian
 //   move    2K x K: the new point is [X g] @ move
@@ -96,110 +205,33 @@ __device__ double dot(int length, Left left, Right right) {
 // As expressions it would be some 60 launches, and a host that waits for each trial. A template of the only type that
 // it has, so that asking for `frame` does not compile it.
 template <typename T>
-__global__ void curve(const T* __restrict__ gram, int K, int is_long, int max_trials, double decrease,
-                      double max_turn, double noise, const T* __restrict__ centre, const T* __restrict__ step,
-                      T* move, T* after, T* next, T* work) {
+__global__ void curve(const T* __restrict__ gram, int K, int is_long, int max_trials, double decrease, double max_turn,
+                      double noise, const T* __restrict__ centre, const T* __restrict__ step, T* move, T* after,
+                      T* next, T* work) {
     __shared__ double sums[32];
-    const Block block = {sums};
-    const int K2 = 2 * K, K4 = 4 * K, size = K * K;
-    double *even = work, *odd = even + size, *across = odd + size, *inverse = across + size, *shift = inverse + size;
-    double *error = shift + size, *raw = error + size, *s = raw + 2 * size, *image = s + 2 * size;
-    double* column = image + 4 * size;
-    const auto M = [&](int i, int j) { return gram[static_cast<int64>(i) * K4 + j]; };
-    const auto I = [](int i, int j) { return i == j ? 1.0 : 0.0; };
-    // Parts of X'g, symmetric and skew; the inner products of the part of g that is orthogonal to X.
-    block.fill(even, K, K, [&](int i, int j) { return (M(i, K + j) + M(j, K + i)) / 2; });
-    block.fill(odd, K, K, [&](int i, int j) { return (M(i, K + j) - M(j, K + i)) / 2; });
-    block.fill(across, K, K, [&](int i, int j) {
-        return M(K + i, K + j) - dot(K, [&](int m) { return M(m, K + i); }, [&](int m) { return M(m, K + j); });
-    });
-    const double square = block.sum(K, 1, [&](int i, int) { return M(K + i, K + i); });
-    const double inside = block.sum(K, K, [&](int i, int j) {
-        return odd[i * K + j] * odd[i * K + j] - even[i * K + j] * even[i * K + j];
-    });
-    const double turn = 2 * (square + inside);  // |W|^2
+    const Curve curve(sums, gram, centre, K, move, work);
+    double square;
+    const double turn = curve.divide(&square);
     const bool still = !(turn > noise * EPSILON * square);
-    double eta = *step;
-    if (!still) {
-        const double radian = 1 / sqrt(turn);
-        eta = eta > 0 ? eta : 0.1 * radian;
-        eta = eta < max_turn * radian ? eta : max_turn * radian;
-    }
+    const double radian = still ? 0 : 1 / sqrt(turn), first = *step > 0 ? *step : 0.1 * radian;
+    double eta = first < max_turn * radian ? first : max_turn * radian;
     bool accepted = false;
     for (int trial = 0; trial < max_trials && !still && !accepted; ++trial) {
-        block.fill(inverse, K, K, [&](int i, int j) {
-            return I(i, j) + (2 * eta * odd[i * K + j] + eta * eta * across[i * K + j]);
-        });
-        block.invert(inverse, column, K);
-        block.fill(shift, K, K, [&](int i, int j) {
-            return dot(K, [&](int m) { return -inverse[i * K + m]; },
-                       [&](int m) { return 2 * eta * odd[m * K + j] + eta * eta * across[m * K + j]; }) +
-                   dot(K, [&](int m) { return 2 * eta * even[i * K + m] - eta * eta * across[i * K + m]; },
-                       [&](int m) { return inverse[m * K + j]; });
-        });
-        // move = [I + shift; -2 eta inverse] (I - error / 2): error is how far the columns are from orthonormal.
-        block.fill(move, K2, K, [&](int i, int j) {
-            return i < K ? I(i, j) + shift[i * K + j] : -2 * eta * inverse[(i - K) * K + j];
-        });
-        block.fill(raw, K2, K, [&](int i, int j) {
-            return dot(K2, [&](int m) { return M(i, m); }, [&](int m) { return move[m * K + j]; });
-        });
-        block.fill(error, K, K, [&](int i, int j) {
-            return dot(K2, [&](int m) { return move[m * K + i]; }, [&](int m) { return raw[m * K + j]; }) - I(i, j);
-        });
-        block.fill(s, K2, K, [&](int i, int j) {
-            const double start = i < K ? shift[i * K + j] : move[i * K + j];
-            return start - dot(K, [&](int m) { return move[i * K + m]; }, [&](int m) { return error[m * K + j] / 2; });
-        });
-        // The slope along s, and half of the change of the gradient, D s.
-        block.fill(image, K4, K, [&](int i, int j) {
-            const int row = i % K;
-            const auto lead = [&](int m) { return I(m, j) + s[m * K + j] / 2; };
-            if (i < K) return dot(K, [&](int m) { return centre[i * K + m]; }, lead);
-            return i < K2 ? lead(row) : i < 3 * K ? s[row * K + j] / 2 : s[(K + row) * K + j] / 2;
-        });
-        const double change = block.sum(K2, K, [&](int i, int j) {
-            return s[i * K + j] * dot(K4, [&](int m) { return M(i, m); }, [&](int m) { return image[m * K + j]; });
-        });
-        const double expected = eta * turn;
+        curve.go(eta);
+        const double change = curve.change(), expected = eta * turn;
         accepted = change <= -decrease * expected;
         if (!accepted) {  // the minimum of the parabola, but between 1/10 and 1/2 of the step
             const double ratio = expected / (2 * (change + expected));
             eta *= ratio > 0.1 ? (ratio < 0.5 ? ratio : 0.5) : 0.1;
         }
     }
-    if (!accepted) {
-        block.fill(move, K2, K, [&](int i, int j) { return I(i, j); });
-        block.fill(after, K, K, [&](int i, int j) { return centre[i * K + j] + even[i * K + j]; });
-        if (threadIdx.x == 0) *next = still ? eta : 0;
-        return;
+    if (accepted) {
+        curve.settle(after);
+        eta = curve.following(is_long);
+    } else {
+        curve.block.fill(move, 2 * K, K, [&](int i, int j) { return Curve::identity(i, j); });
+        curve.block.fill(after, K, K, [&](int i, int j) { return centre[i * K + j] + curve.even[i * K + j]; });
+        eta = still ? *step : 0;
     }
-    block.fill(move, K2, K, [&](int i, int j) { return I(i, j) + s[i * K + j]; });
-    // The gradient among all matrices at the new point, S P + P + T (P - I) + Q in the columns of Z.
-    block.fill(image, K4, K, [&](int i, int j) {
-        const int row = i % K;
-        if (i < K) return dot(K, [&](int m) { return centre[i * K + m]; }, [&](int m) { return move[m * K + j]; });
-        return i < K2 ? move[row * K + j] : i < 3 * K ? s[row * K + j] : s[(K + row) * K + j];
-    });
-    block.fill(raw, K2, K, [&](int i, int j) {
-        return dot(K4, [&](int m) { return M(i, m); }, [&](int m) { return image[m * K + j]; });
-    });
-    const auto inner = [&](int i, int j) {
-        return dot(K2, [&](int m) { return move[m * K + i]; }, [&](int m) { return raw[m * K + j]; });
-    };
-    block.fill(after, K, K, [&](int i, int j) { return (inner(i, j) + inner(j, i)) / 2; });
-    // What the gradient within the manifold has changed by.
-    block.fill(image, K2, K, [&](int i, int j) {
-        const double within = dot(K, [&](int m) { return move[i * K + m]; }, [&](int m) { return after[m * K + j]; });
-        return (i < K ? image[i * K + j] + even[i * K + j] : s[(i - K) * K + j]) - within;
-    });
-    const auto times = [&](const double* left, int n_left, const double* right, int n_right) {
-        return block.sum(n_left, K, [&](int i, int j) {
-            const double product = dot(n_right, [&](int m) { return M(i, m); }, [&](int m) { return right[m * K + j]; });
-            return left[i * K + j] * product;
-        });
-    };
-    const double sy = fabs(times(s, K2, image, K4));
-    const double numerator = is_long ? times(s, K2, s, K2) : sy, divisor = is_long ? sy : times(image, K4, image, K4);
-    if (threadIdx.x == 0) *next = divisor > 0 ? 0.5 * numerator / divisor : 0;
+    if (threadIdx.x == 0) *next = eta;
 }

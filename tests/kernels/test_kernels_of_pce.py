@@ -199,7 +199,7 @@ def searches(k, seed):
 
 
 # what to try first; 0: a tenth of a radian
-STEPS = {"first": 0.0, "short": 1e-3, "long": 30.0}
+STEPS = {"first": 0.0, "short": 1e-3, "long": 30.0, "too long": 1e6}
 
 
 @pytest.mark.parametrize("is_long", [True, False])

@@ -42,7 +42,6 @@ def curve(gram, centre, step, is_long, settings):
     of X lack.
     """
     k = len(centre)
-    eye = np.eye(k)
     inner, square = gram[:k, k : 2 * k], gram[k : 2 * k, k : 2 * k]
     even, odd = (inner + inner.T) / 2, (inner - inner.T) / 2
     across = square - inner.T @ inner  # of the part of g that is orthogonal to X
@@ -53,7 +52,7 @@ def curve(gram, centre, step, is_long, settings):
     eta = min(first, settings.max_turn / turn**0.5)
     for _ in range(settings.max_trials):
         s = _shift(gram, eta, even, odd, across)
-        change = _dot(gram, s, np.concatenate([centre, eye])) + _dot(gram, s, _scaled(s, centre)) / 2
+        change = _dot(gram, s, np.concatenate([centre, np.eye(k)])) + _dot(gram, s, _scaled(s, centre)) / 2
         expected = eta * turn
         if change <= -settings.decrease * expected:
             break
@@ -62,14 +61,20 @@ def curve(gram, centre, step, is_long, settings):
         eta *= min(ratio, 0.5) if ratio > 0.1 else 0.1
     else:  # the objective does not resolve anything lower
         return np.eye(2 * k, k), centre + even, np.zeros(1)
+    return _settled(gram, centre, even, s, is_long)
+
+
+def _settled(gram, centre, even, s, is_long):
+    """Return what `curve` does, once s, what is added to X, is chosen."""
+    k = len(centre)
     move = np.eye(2 * k, k) + s
     gradient = _scaled(move, centre)
-    gradient[2 * k : 3 * k] -= eye
+    gradient[2 * k : 3 * k] -= np.eye(k)
     after = move.T @ (gram[: 2 * k] @ gradient)
     after = (after + after.T) / 2
     gradient[: 2 * k] -= move @ after  # within the manifold
     gradient[:k] += even
-    gradient[k : 2 * k] -= eye  # what it has changed by
+    gradient[k : 2 * k] -= np.eye(k)  # what it has changed by
     sy = abs(_dot(gram, s, gradient))
     numerator, divisor = (_dot(gram, s, s), sy) if is_long else (sy, _dot(gram, gradient, gradient))
     return move, after, np.array([0.5 * numerator / divisor if divisor > 0 else 0.0])
