@@ -47,7 +47,7 @@ def growth():
         return lambda: ge.PCE(10, max_iter=ITERATIONS, random_state=0, device="cpu").fit(labels)
 
     sizes = (1_000_000, 100_000, 10_000)
-    notes = {"embedding": "80 MB at n = 1,000,000", "labels": "10 MB", "bound": "at most 12 x n = 100,000, 490 MB"}
+    notes = {"embedding": "80 MB at n = 1,000,000", "labels": "10 MB", "bound": "at most 12 x n = 100,000, 300 MB"}
     name = f"growth, r = 10, K = 10, 50% holes, {ITERATIONS} iterations"
     return harness.Case(name, {f"n = {n:,}": fit(n) for n in sizes}, "n = 1,000,000", lambda a, b: True, notes=notes)
 
@@ -59,8 +59,9 @@ def dense():
     from threadpoolctl import threadpool_limits
 
     import gpuensemble as ge
-    from gpuensemble.estimators.pce import start, steps
+    from gpuensemble.estimators.pce import embedding, start, steps
     from gpuensemble.estimators.pce.estimator import minimise
+    from gpuensemble.estimators.pce.state import mean
 
     sys.path.append(str(Path(__file__).parents[1] / "tests"))
     import literal_pce as literal
@@ -68,7 +69,7 @@ def dense():
     labels, _ = ensemble(100_000)
     m = ge.Membership.from_labels(labels, device="cpu")
     start = start.start(m, 10, np.random.default_rng(0), True, True, True, "float64")
-    lam = steps.first_lambda(steps.squared_residuals(start))
+    lam = steps.first_lambda(steps.squared_residuals(start, mean(start)))
 
     @threadpool_limits.wrap(1, "blas")  # the faster choice for both: their products have few columns
     def ours():
@@ -77,7 +78,7 @@ def dense():
     @threadpool_limits.wrap(1, "blas")
     def theirs():
         found = literal.dense(start)
-        literal.run(found, lam, 1.0, ITERATIONS, steps.CURVE_STEPS)
+        literal.run(found, lam, 1.0, ITERATIONS, embedding.CURVE_STEPS)
         return found.Y.argmax(1)
 
     def agree(a, b):

@@ -33,7 +33,7 @@ NAMES_NUMPY = {
         "_partition.partitioners",
         "_partition.trajectories",
     ),
-    *("_partition.votes", "estimators.lta.solver", "estimators.pce.start", "estimators.pce.steps"),
+    *("_partition.votes", "estimators.lta.solver", "estimators.pce.start", "estimators.pce.state"),
     *(
         "estimators._base.graphs",
         *(f"estimators.{name}" for name in ("cluster_walk", "cspa", "eac", "ecpcs", "lwea", "mcla", "nmfc", "voting")),

@@ -4,7 +4,7 @@
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, on
-from gpuensemble._kernels.cpu import pairs as cpu_pairs
+from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._linear.thresholding import shrink_symmetric
 

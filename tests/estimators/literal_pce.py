@@ -37,7 +37,7 @@ def dense(state):
         v=state.reliability.copy(),
         a=state.weight.copy(),
         Rs=[state.tables[ends[i] : ends[i + 1]].copy() for i in range(len(widths))],
-        R=state.rotation.copy(),
+        R=state.turned.T.copy(),
         Y=np.eye(state.points.shape[1])[state.labels],
     )
 

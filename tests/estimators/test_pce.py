@@ -12,21 +12,27 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import gpuensemble as ge
+from cudasim.tally import counted
 from gpuensemble._array.devices import namespace, to_host
-from gpuensemble.estimators.pce import start, steps
+from gpuensemble.estimators.pce import embedding, start, steps
 from gpuensemble.estimators.pce.estimator import minimise
+from gpuensemble.estimators.pce.state import mean
 from support import ensemble, membership, random_codes
 
 GAMMA = 0.7
 BLOCKS = {
-    "v": lambda s, lam: steps.update_reliability(s, steps.squared_residuals(s), lam),
-    "F": lambda s, lam: steps.update_embedding(s, GAMMA),
+    "v": lambda s, lam: steps.update_reliability(s, squared(s), lam),
+    "F": lambda s, lam: embedding.update_embedding(s, mean(s), GAMMA),
     "holes": lambda s, lam: steps.impute(s),
     "a": lambda s, lam: steps.update_weight(s, steps.Sums(s)),
     "R_i": lambda s, lam: steps.update_tables(s, steps.Sums(s)),
     "R": lambda s, lam: steps.update_rotation(s),
     "Y": lambda s, lam: steps.update_labels(s),
 }
+
+
+def squared(state):
+    return steps.squared_residuals(state, mean(state))
 
 
 def random_state(seed, xp=np, n=60, k=4, widths=(4, 2, 7, 1, 4), holes=0.5, balanced=True):
@@ -42,14 +48,14 @@ def random_state(seed, xp=np, n=60, k=4, widths=(4, 2, 7, 1, 4), holes=0.5, bala
     state.points = xp.asarray(np.linalg.qr(rng.standard_normal((n, k)))[0])
     state.reliability = xp.asarray(rng.integers(1, 2**20 + 1, n) * 2.0**-20)
     state.weight = rng.dirichlet(np.ones(len(widths)))
-    state.tables = np.concatenate([literal.polar(rng.standard_normal((width, k))) for width in widths])
-    state.rotation = literal.polar(rng.standard_normal((k, k)))
+    state.tables = xp.asarray(np.concatenate([literal.polar(rng.standard_normal((width, k))) for width in widths]))
+    state.turned = xp.asarray(literal.polar(rng.standard_normal((k, k))).T.copy())
     state.labels = xp.asarray(rng.integers(0, k, n).astype("int32"))
     return state
 
 
 def value(state, lam):
-    return steps.objective(state, steps.squared_residuals(state), lam, GAMMA)
+    return steps.objective(state, squared(state), lam, GAMMA)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -74,12 +80,12 @@ def test_each_block_is_the_one_of_the_paper(xp, seed):
     state, lam = random_state(seed, xp, balanced=seed % 2 == 0), 1.3
     host = random_state(seed, np, balanced=seed % 2 == 0)
     d = literal.dense(host)
-    steps.update_reliability(state, steps.squared_residuals(state), lam)
+    steps.update_reliability(state, squared(state), lam)
     literal.step_v(d, lam)
     np.testing.assert_allclose(to_host(state.reliability), d.v, atol=2**-20)
     d.v = to_host(state.reliability)
-    steps.update_embedding(state, GAMMA)
-    literal.step_F(d, GAMMA, steps.CURVE_STEPS)
+    embedding.update_embedding(state, mean(state), GAMMA)
+    literal.step_F(d, GAMMA, embedding.CURVE_STEPS)
     np.testing.assert_allclose(to_host(state.points) * state.scale, d.F, atol=1e-9)
     steps.impute(state)
     literal.step_holes(d)
@@ -89,11 +95,55 @@ def test_each_block_is_the_one_of_the_paper(xp, seed):
     np.testing.assert_allclose(state.weight, d.a, atol=1e-7)
     steps.update_tables(state, steps.Sums(state))
     literal.step_rotations(d)
-    np.testing.assert_allclose(state.tables, np.concatenate(d.Rs), atol=1e-6)
+    np.testing.assert_allclose(to_host(state.tables), np.concatenate(d.Rs), atol=1e-6)
     steps.update_rotation(state)
-    np.testing.assert_allclose(state.rotation, literal.polar(d.F.T @ d.Y), atol=1e-7)
+    rotation = to_host(state.turned).T
+    np.testing.assert_allclose(rotation, literal.polar(d.F.T @ d.Y), atol=1e-7)
     steps.update_labels(state)
-    np.testing.assert_array_equal(to_host(state.labels), (d.F @ state.rotation).argmax(1))
+    np.testing.assert_array_equal(to_host(state.labels), (d.F @ rotation).argmax(1))
+
+
+@pytest.mark.parametrize("step", [0.0, 1e-3, 40.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_search_for_the_embedding_is_that_of_stiefel(xp, seed, step):
+    """Inner products of a few columns give what a pass over the rows for each trial gives."""
+    state = random_state(seed, xp, n=90)
+    state.step[:] = step
+    d = literal.dense(random_state(seed, np, n=90))
+    diagonal = (d.v**2 + GAMMA)[:, None]
+    target = (GAMMA * d.Y @ d.R.T + (d.v**2)[:, None] * literal.mean(d)) / d.s
+
+    def value_and_grad(x):
+        return (x * (diagonal * x - 2 * target)).sum() / 2, diagonal * x - target
+
+    found = ge.stiefel.minimize(value_and_grad, d.F / d.s, max_iter=embedding.CURVE_STEPS, tol=0, step=step)
+    embedding.update_embedding(state, mean(state), GAMMA)
+    np.testing.assert_allclose(to_host(state.points), found.x, atol=1e-9)
+    np.testing.assert_allclose(to_host(state.step), found.step, rtol=1e-7)
+
+
+def test_blocks_of_rows_change_nothing_but_rounding(xp, monkeypatch):
+    states = [random_state(1, xp, n=90) for _ in range(2)]
+    average = [mean(state) for state in states]
+    embedding.update_embedding(states[0], average[0], GAMMA)
+    monkeypatch.setattr(embedding, "FRAME_BYTES", 4000)
+    monkeypatch.setattr(embedding, "DEVICE_BYTES", 4000)
+    assert len(embedding._Frames(states[1], average[1], GAMMA).blocks) > 2
+    embedding.update_embedding(states[1], average[1], GAMMA)
+    np.testing.assert_allclose(to_host(states[1].points), to_host(states[0].points), atol=1e-14)
+
+
+def test_a_gradient_of_nothing_but_rounding_leaves_the_embedding():
+    state = random_state(2, n=80)
+    state.reliability[:] = 0  # T is Y R', whose columns span those of F at its nearest
+    d = literal.dense(state)
+    left, _, right = np.linalg.svd(d.Y @ d.R.T, full_matrices=False)
+    state.points[:] = left @ right
+    before = state.points.copy()
+    for _ in range(5):
+        embedding.update_embedding(state, mean(state), GAMMA)
+        np.testing.assert_allclose(state.points, before, atol=1e-7)
+        np.testing.assert_allclose(state.points.T @ state.points, np.eye(4), atol=1e-14)
 
 
 def test_a_run_is_that_of_the_dense_algorithm():
@@ -101,21 +151,52 @@ def test_a_run_is_that_of_the_dense_algorithm():
     m = ge.Membership.from_labels(labels, device="cpu")
     state = start.start(m, 4, np.random.default_rng(0), True, True, True, "float64")
     d = literal.dense(state)
-    lam = steps.first_lambda(steps.squared_residuals(state))
-    expected = literal.run(d, lam, 1.0, 15, steps.CURVE_STEPS)
+    lam = steps.first_lambda(squared(state))
+    expected = literal.run(d, lam, 1.0, 15, embedding.CURVE_STEPS)
     run = minimise(state, 1.0, True, 0.0, range(15))
     np.testing.assert_allclose(run.path, expected, rtol=1e-4, atol=1e-4 * 200)
     np.testing.assert_array_equal(run.state.labels, d.Y.argmax(1))
 
 
-def test_counting_anew_changes_nothing(monkeypatch):
-    state = random_state(0)
-    kept, anew = steps.Sums(state), steps.Sums(state)
-    anew.counts = anew._counts
+def test_counting_in_parts_changes_nothing(xp, monkeypatch):
+    state = random_state(0, xp)
     other = copy.deepcopy(state)
-    steps.update_tables(state, kept)
-    steps.update_tables(other, anew)
-    np.testing.assert_array_equal(state.tables, other.tables)
+    monkeypatch.setattr(steps, "COUNTS", 0)
+    monkeypatch.setattr(steps, "_bounds", lambda widths, most: [0, 1, 3, 5])
+    parts = steps.Sums(other)
+    monkeypatch.undo()
+    whole = steps.Sums(state)
+    assert [last - first for first, last, _ in parts.parts()] == [1, 2, 2]
+    for sums, one in ((whole, state), (parts, other)):
+        steps.update_weight(one, sums)
+        steps.update_tables(one, sums)
+    np.testing.assert_array_equal(state.weight, other.weight)
+    np.testing.assert_array_equal(to_host(state.tables), to_host(other.tables))
+
+
+def test_parts_are_as_wide_as_is_allowed():
+    assert steps._bounds([3, 3, 3, 9, 1], 6) == [0, 2, 3, 4, 5]
+    assert steps._bounds([3, 3], 6) == [0, 2]
+
+
+@pytest.mark.parametrize("xp", ["standin"], indirect=True)
+@pytest.mark.parametrize("holes", [0, 0.4])
+def test_an_iteration_has_few_launches_and_two_reads_whatever_the_number_of_partitions(xp, holes):
+    found = []
+    for r in (10, 30):
+        widths = [3 + i % 4 for i in range(r)]
+        state, work = random_state(0, xp, n=50, widths=widths, holes=holes), []
+        for n_iter in (1, 3):
+            with counted() as one:
+                minimise(state, 1.0, True, 0.0, range(n_iter))
+            work.append(one)
+        each = work[1] - work[0]
+        assert each.reads == 2 * 2
+        assert each.down == 2 * 8 * (r * (r + 1) + 3)  # G and f of the weights, three sums of the objective
+        assert each.up <= 2 * (3 * 8 * sum(widths) + 4 * r)  # a weight for each column; groups of partitions
+        found.append((each.launches / 2, each.kernels / 2))
+    assert found[0] == found[1]
+    assert found[0][0] <= 55
 
 
 CASES = {
@@ -320,7 +401,7 @@ def test_verbose_shows_a_bar(capsys):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_memory_stays_below_six_embeddings():
+def test_memory_stays_below_four_embeddings():
     n, k = 100_000, 10
     truth, labels = ensemble(n, 10, k, holes=0.5)
     labels = labels.astype("int8")
@@ -330,11 +411,11 @@ def test_memory_stays_below_six_embeddings():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert ge.metrics.nmi(truth, pce.labels_) > 0.8
-    assert peak < 6 * 8 * n * k + labels.nbytes
+    assert peak < 4 * 8 * n * k + labels.nbytes
 
 
 def test_what_does_not_fit_into_memory_is_refused_before_any_work(monkeypatch):
     monkeypatch.setattr("gpuensemble._array.checks.memory", lambda device: 1000)
-    message = r"^PCE's 6 arrays of 80 x 4 must fit into memory: .*; ClusterWalk and SEC need none\.$"
+    message = r"^PCE's 5 arrays of 80 x 4 must fit into memory: .*; ClusterWalk and SEC need none\.$"
     with pytest.raises(ValueError, match=message):
         ge.PCE(4, device="cpu").fit(ensemble()[1])

@@ -19,8 +19,8 @@ from gpuensemble._array.devices import to_host
 from gpuensemble._kernels import products
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cpu import membership as cpu
-from gpuensemble._kernels.cpu import pairs as cpu_pairs
 from gpuensemble._kernels.cpu import slices as cpu_slices
+from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble._kernels.cuda import membership as cuda
 from gpuensemble._kernels.cuda import pairs as cuda_pairs

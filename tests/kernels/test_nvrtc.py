@@ -87,6 +87,12 @@ COVERING = {
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES, "relabel.cu": RELABEL}
 ALL |= {"scatter.cu": (*SCATTER, *PARTS), "counts.cu": COUNTS}
 
+IMPUTE = tuple(f"impute<{kind}, {code}, {size}>" for size in (4, 8, 16, 32) for code in CODES for kind in FLOATS)
+ROTATIONS = (*(f"count_pairs<{code}>" for code in CODES), "programme<double>", "rotate<double>")
+CURVE = (*(f"frame<{kind}>" for kind in FLOATS), "curve<double>")
+COVERING |= {"holes.cu": IMPUTE[::5], "rotations.cu": ROTATIONS, "curve.cu": CURVE}
+ALL |= {"holes.cu": IMPUTE, "rotations.cu": ROTATIONS, "curve.cu": CURVE}
+
 
 @pytest.fixture(params=[(file, arch) for file in COVERING for arch in ARCHS], ids="-".join)
 def compiled(request):

@@ -1,1 +1,1 @@
-"""Numba compiles the kernels on the CPU; `membership`, `slices`, `lta` and `pairs` are twins of files of kernels/."""
+"""Numba compiles these kernels; `membership`, `slices`, `lta`, `pairs` and `pce` are twins of files of kernels/."""

@@ -1,15 +1,15 @@
-"""This launches kernels/pairs.cu, with names and arguments of cpu/pairs.py, and its bits but for cuFFT's transforms."""
+"""This launches kernels/pairs.cu, with names and arguments of cpu/slices/pairs.py, and its bits but for cuFFT's transforms."""
 
 import numpy as np
 
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 THREADS = 256  # of a block
-ROWS = 16  # of the spectrum that a thread of pair_gram sums up: ROWS of cpu/pairs.py
+ROWS = 16  # of the spectrum that a thread of pair_gram sums up: ROWS of cpu/slices/pairs.py
 
 
 def pair_spectrum(tensor, spectrum, basis):
-    """Transform the rows of both matrices (Fourier), and sum the slices' Gram matrices; see cpu/pairs.py."""
+    """Transform the rows of both matrices (Fourier), and sum the slices' Gram matrices; see cpu/slices/pairs.py."""
     import cupy
 
     n, n_columns = spectrum.shape[1:]
@@ -24,7 +24,7 @@ def pair_spectrum(tensor, spectrum, basis):
 
 
 def pair_tensor(spectrum, factor, tensor):
-    """Multiply the slices by their 2 x 2 factors in place, and transform them back; see cpu/pairs.py."""
+    """Multiply the slices by their 2 x 2 factors in place, and transform them back; see cpu/slices/pairs.py."""
     import cupy
 
     n, n_columns = spectrum.shape[1:]

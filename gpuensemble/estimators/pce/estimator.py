@@ -17,7 +17,9 @@ from gpuensemble._array.threads import one_blas_thread
 from gpuensemble.estimators._base.labels import NumberedConsensus
 from gpuensemble.estimators.pce import start as pce_start
 from gpuensemble.estimators.pce import steps
+from gpuensemble.estimators.pce.embedding import update_embedding
 from gpuensemble.estimators.pce.fill import filled
+from gpuensemble.estimators.pce.state import State, mean
 from gpuensemble.membership import Membership
 
 GROWTH, GROWING = 1.1, 10  # lambda is multiplied by GROWTH after each of the first GROWING iterations
@@ -26,13 +28,13 @@ GROWTH, GROWING = 1.1, 10  # lambda is multiplied by GROWTH after each of the fi
 class Run(NamedTuple):
     """A run returns this: the last state, its objectives, and whether it converged."""
 
-    state: steps.State
+    state: State
     path: list[float]  # the objective after each iteration
     fall: float  # of the objective in the last iteration, over n (1 + gamma)
     converged: bool
 
 
-ARRAYS = 6  # n x K, at most at one time
+ARRAYS, DEVICE_ARRAYS = 5, 10  # n x K, at most at one time
 
 
 class PCE(NumberedConsensus):
@@ -185,8 +187,9 @@ class PCE(NumberedConsensus):
     def _check_memory(self, m: Membership) -> None:
         """Raise if the arrays with a row for each sample and a column for each cluster do not fit into memory."""
         n, size = len(m.codes), 8 if checks.floating(self.dtype) == "float64" else 4
-        what = f"PCE's {ARRAYS} arrays of {n} x {self.n_clusters}"
-        checks.fits(ARRAYS * n * self.n_clusters * size, what, m.device, "ClusterWalk and SEC need none")
+        arrays = ARRAYS if m.device == "cpu" else DEVICE_ARRAYS
+        what = f"PCE's {arrays} arrays of {n} x {self.n_clusters}"
+        checks.fits(arrays * n * self.n_clusters * size, what, m.device, "ClusterWalk and SEC need none")
 
     def _store(self, labels: Any, run: Run) -> None:
         """Store results in the caller's library."""
@@ -198,7 +201,6 @@ class PCE(NumberedConsensus):
                 stacklevel=3,
             )
         state, home = run.state, device_of(labels)
-        state.workspace.clear()
         state.points *= state.scale
         merged = state.observed.merge()  # rounding must not part equal rows
         self.labels_ = to_device(self._without_empty(state.labels[merged.first][merged.group]), home)
@@ -221,22 +223,24 @@ class PCE(NumberedConsensus):
         return (xp.cumsum(used) - 1).astype("int32")[labels]
 
 
-def minimise(state: steps.State, gamma: float, self_paced: bool, tol: float, rounds: Any) -> Run:
+def minimise(state: State, gamma: float, self_paced: bool, tol: float, rounds: Any) -> Run:
     """Run Algorithm 1: the block steps in turns; `state` is overwritten."""
-    squares = steps.squared_residuals(state)
+    average = mean(state)
+    squares = steps.squared_residuals(state, average)
     lam = steps.first_lambda(squares) if self_paced else 0.0
     path, fall, converged = [], float("inf"), False
     for iteration in rounds:
         if self_paced:
             steps.update_reliability(state, squares, lam)  # Eq. 6
-        steps.update_embedding(state, gamma)  # Theorem 1
+        update_embedding(state, average, gamma)  # Theorem 1
         steps.impute(state)  # Eq. 11
         sums = steps.Sums(state)
         steps.update_weight(state, sums)  # Eq. 12
         steps.update_tables(state, sums)  # Theorem 3
         steps.update_rotation(state)  # Theorem 3
         steps.update_labels(state)  # Eq. 15
-        squares = steps.squared_residuals(state)
+        average = mean(state)
+        squares = steps.squared_residuals(state, average)
         path.append(steps.objective(state, squares, lam, gamma))
         constant = not self_paced or iteration > GROWING
         if constant and len(path) > 1:

@@ -10,9 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from gpuensemble import stiefel
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 from gpuensemble._kernels import products
+from gpuensemble._kernels.cpu.pce.rotations import polar
 from gpuensemble._partition import bipartite
 from gpuensemble._tables.blocks import whole
-from gpuensemble.estimators.pce.steps import State, impute, polar, update_labels, update_rotation
+from gpuensemble.estimators.pce.state import State
+from gpuensemble.estimators.pce.steps import impute, update_labels, update_rotation
 from gpuensemble.membership import Membership
 
 ROTATIONS = 30  # at most, in turns with the labels
@@ -37,12 +39,16 @@ def start(m: Membership, n_clusters: int, rng: Any, aligned: bool, balanced: boo
         reliability=xp.ones(n, dtype),
         unit=2.0 ** -min(20, (62 - math.ceil(math.log2(n))) // 2) if paced else 1.0,
         weight=np.full(r, 1 / r),
-        tables=tables,
-        rotation=np.eye(n_clusters),
+        tables=to_device(tables, m.device),
+        turned=xp.eye(n_clusters),
         labels=xp.zeros(n, "int32"),
+        ends=xp.asarray(np.array([0, n_clusters], "int32")),
+        centre=xp.zeros((n_clusters, n_clusters)),
+        step=xp.zeros(1),
+        work=xp.empty((n, n_clusters), dtype),
     )
     _discretise(state)
-    impute(state, first=True)
+    impute(state)
     return state
 
 
@@ -63,7 +69,7 @@ def aligned_tables(m: Membership, n_clusters: int, rng: Any) -> np.ndarray:
 
 def _discretise(state: State) -> None:
     """Find R and Y by spectral rotation: from K rows of F that are long and far from each other, then in turns."""
-    state.rotation = polar(_pivots(state.points).T)
+    state.turned = to_device(polar(_pivots(state.points).astype("float64")), state.m.device)
     update_labels(state)
     for _ in range(ROTATIONS):
         before = state.labels

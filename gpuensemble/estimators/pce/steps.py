@@ -1,89 +1,79 @@
-"""The block steps of PCE fill the holes of base partitions while these are aligned and averaged.
-
-F, n x K with F'F = s^2 I, is kept as F / s; the R_i, K_i x K, one below the other as a table of C rows. What has n rows
-stays on the device, where it goes through in blocks; what has C rows or fewer is worked out on the host.
-"""
+"""The block steps of PCE, but that of F, fill the holes of base partitions while these are aligned and averaged."""
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
 
-import numpy as np
-
-from gpuensemble import simplex, stiefel
-from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble import simplex
+from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._kernels import products
-from gpuensemble._kernels.cpu import holes as cpu_holes
-from gpuensemble.membership import Membership
+from gpuensemble._kernels.cpu.pce import holes as cpu_holes
+from gpuensemble._kernels.cpu.pce import rotations as cpu_rotations
+from gpuensemble._kernels.cuda.pce import holes as cuda_holes
+from gpuensemble._kernels.cuda.pce import rotations as cuda_rotations
+from gpuensemble.estimators.pce.state import State, by_blocks, by_label, share, twin, weighted
 
-CURVE_STEPS = 2  # of the search for F in one iteration
 CLOSENESS = 1e-10  # of a Procrustes problem's size: how much a rotation is drawn to the one before it
 NOISE = 1e3  # times eps: a distance between rows of F and the mean that is nothing but rounding
-
-
-@dataclass
-class State:
-    """This holds the variables of PCE, which each step updates in place."""
-
-    observed: Membership
-    m: Membership  # the same with the holes filled: `impute` rewrites them
-    scale: float  # s
-    points: Array  # F / s
-    reliability: Array  # v
-    unit: float  # v holds multiples of it, so that sums of v^2 are exact
-    weight: np.ndarray  # a
-    tables: np.ndarray  # R_1, R_2, ..., C x K
-    rotation: np.ndarray  # R
-    labels: Array  # Y
-    step: Any = None  # what the next search for F tries first
-    workspace: list[Array] = field(default_factory=list)  # arrays like F that are not in use: new ones cost more time
+COUNTS = 1 << 22  # entries of H'V^2H made at a time, or as many as F has; more of them come in parts
 
 
 class Sums:
-    """a and the R_i depend on these sums: H'V^2F, and H'V^2H as one C x K_i block for each partition i.
+    """a and the R_i depend on these sums: H'V^2F, and H'V^2H in parts of a few partitions.
 
-    The blocks are kept where all of them take no more room than F, and counted anew at each use elsewhere.
+    A single part is kept; several are counted anew at each use.
     """
 
     def __init__(self, state: State):
-        self.m, self.unit = state.m, state.unit
-        self.ends = to_host(self.m.offsets)
-        rows = _spare(state)
-        namespace(rows).multiply(state.points, (state.scale * state.reliability**2)[:, None], out=rows)
-        self.rows = to_host(products.scatter_add(self.m, rows)).astype("float64")
-        state.workspace.append(rows)
+        xp, self.m, self.unit = namespace(state.points), state.m, state.unit**2
+        self.twin = twin(state, cpu_rotations, cuda_rotations)
+        xp.multiply(state.points, (state.scale * state.reliability**2)[:, None], out=state.work)
+        self.rows = products.scatter_add(self.m, state.work).astype("float64", copy=False)
         self.amount = None
         if state.unit != 1:
-            self.amount = namespace(rows).rint(state.reliability / state.unit).astype("int64") ** 2
-        keep = self.m.n_columns**2 <= state.points.size
-        self.counts = functools.cache(self._counts) if keep else self._counts
+            self.amount = (state.reliability / state.unit).astype("int64") ** 2
+        most = max(COUNTS, state.points.size) // self.m.n_columns
+        self.bounds = _bounds(self.m.widths.tolist(), most)
+        self.counts = functools.cache(self._counts) if len(self.bounds) == 2 else self._counts
 
-    def part(self, i: int) -> slice:
-        """Return the rows of partition i in a table."""
-        return slice(self.ends[i], self.ends[i + 1])
+    def parts(self) -> Iterator[tuple[int, int, Array]]:
+        """Yield the first partition of a part, the one after its last, and the rows of H'V^2H of those in between."""
+        return ((first, last, self.counts(first, last)) for first, last in pairwise(self.bounds))
 
-    def _counts(self, i: int) -> np.ndarray:
-        """Return H'V^2 Y_i: whole numbers of units, which no order of summation changes."""
-        labels = namespace(self.m.codes).ascontiguousarray(self.m.codes[:, i]).astype("int32")
-        return to_host(products.count(self.m, labels, self.amount, int(self.m.widths[i]))) * self.unit**2
+    def _counts(self, first: int, last: int) -> Array:
+        """Count whole numbers of units, which no order of summation changes."""
+        return self.twin.count_pairs(self.m, self.amount, first, last)
+
+
+def _bounds(widths: list[int], most: int) -> list[int]:
+    """Return the bounds of parts of neighbouring partitions: together at most so wide, or a single one."""
+    bounds, total = [0], 0
+    for i, width in enumerate(widths):
+        if i > bounds[-1] and total + width > most:
+            bounds.append(i)
+            total = 0
+        total += width
+    return [*bounds, len(widths)]
 
 
 def objective(state: State, squares: Array, lam: float, gamma: float) -> float:
-    """Compute Eq. 4 from the squared lengths of the rows of A."""
-    n, k = state.points.shape
-    fit = float((state.reliability**2 * squares).sum()) - lam * float(state.reliability.sum())
-    agreement = state.scale * float((_by_label(state) * state.rotation).sum())
-    return fit + gamma * (n + state.scale**2 * k - 2 * agreement)
-
-
-def squared_residuals(state: State) -> Array:
-    """Return the squared length of each row of A = F - sum_i a_i Y_i R_i."""
+    """Compute Eq. 4 from the squared lengths of the rows of A; the host waits for it once."""
     xp = namespace(state.points)
-    out = xp.empty(len(state.points), state.points.dtype)
-    for rows, residual in _residuals(state):
-        out[rows] = state.scale**2 * xp.einsum("ij,ij->i", residual, residual)
-    return out
+    n, k = state.points.shape
+    sums = (xp.vdot(state.reliability**2, squares), state.reliability.sum(), xp.vdot(by_label(state), state.turned))
+    fit, mass, agreement = to_host(xp.stack(sums)).tolist()
+    return fit - lam * mass + gamma * (n + state.scale**2 * k - 2 * state.scale * agreement)
+
+
+def squared_residuals(state: State, mean: Array) -> Array:
+    """Return the squared length of each row of A = F - sum_i a_i Y_i R_i; `mean` is that of the state."""
+    xp = namespace(state.points)
+
+    def squares(rows: slice) -> Array:
+        residual = state.points[rows] - mean[rows]
+        return xp.einsum("ij,ij->i", residual, residual) * state.scale**2
+
+    return by_blocks(state.points, squares)
 
 
 def first_lambda(squares: Array) -> float:
@@ -97,73 +87,29 @@ def first_lambda(squares: Array) -> float:
 def update_reliability(state: State, squares: Array, lam: float) -> None:
     """Set v_p = min(lam / (2 |A_p|^2), 1) (Eq. 6), to the nearest multiple of the unit: the best of them."""
     xp = namespace(squares)
-    v = xp.minimum(lam / xp.maximum(2 * squares, lam), 1)
-    state.reliability = xp.rint(v / state.unit) * state.unit
+    state.reliability = xp.rint((lam / 2 / state.unit) / xp.maximum(squares, lam / 2)) * state.unit
 
 
-def update_embedding(state: State, gamma: float) -> None:
-    """Move F a few steps down tr(F'DF) - 2 tr(F'C) with F'F = s^2 I (Eq. 7, Theorem 1)."""
-    xp = namespace(state.points)
-    square = state.reliability[:, None] ** 2
-    target = _spare(state)
-    by_label = _on_device(state, state.rotation.T * (gamma / state.scale))
-    for rows, mean in _means(state):
-        target[rows] = mean * square[rows] + by_label[state.labels[rows]]
-    diagonal = square
-    diagonal += gamma
-
-    def value_and_grad(x: Array, out: Array) -> tuple[Array, Array]:
-        value = 0 * x[0, 0]
-        for rows in _blocks(x):
-            xp.multiply(x[rows], diagonal[rows], out=out[rows])
-            out[rows] -= target[rows]
-            value = value + xp.vdot(x[rows], out[rows]) - xp.vdot(x[rows], target[rows])
-        return value / 2, out
-
-    settings = {"max_iter": CURVE_STEPS, "tol": 0, "step": state.step, "workspace": state.workspace}
-    found = stiefel.minimize(value_and_grad, state.points, **settings)
-    state.points, state.step = found.x, found.step
-    state.workspace.append(target)
-
-
-def impute(state: State, first: bool = False) -> None:
-    """Find the label of each hole, one partition after another (Eq. 11); with `first` the holes hold nothing yet."""
+def impute(state: State) -> None:
+    """Find the label of each hole, one partition after another (Eq. 11); at first the holes hold nothing."""
     if state.observed.complete:
         return
-    rotations, weighted = _on_device(state, state.tables), _on_device(state, _weighted(state) / state.scale)
-    lengths = (rotations * weighted).sum(1)
-    if state.m.device == "cpu":
-        cpu_holes.impute(state.m, state.observed, state.points, rotations, weighted, lengths)
-    else:
-        _impute(state, rotations, weighted, lengths, first)
-
-
-def _impute(state: State, rotations: Array, weighted: Array, lengths: Array, first: bool) -> None:
-    """Fill, on a device, the missing rows of one partition at a time, which the host waits for."""
-    xp, codes, ends = namespace(state.points), state.m.codes, to_host(state.m.offsets)
-    hole = int(np.array(-1).astype(codes.dtype))
-    for rows, residual in _residuals(state, observed=first):
-        for i in range(codes.shape[1]):
-            part = slice(ends[i], ends[i + 1])
-            missing = xp.nonzero(state.observed.codes[rows, i] == hole)[0]
-            others = residual[missing]  # T: what the other partitions leave over
-            if not first:
-                others += weighted[part][codes[rows, i][missing]]
-            best = (lengths[part] - 2 * others @ rotations[part].T).argmin(1)
-            codes[rows, i][missing] = best.astype(codes.dtype)
-            residual[missing] = others - weighted[part][best]
+    rotations, table = state.tables.astype(state.points.dtype, copy=False), weighted(state)
+    tables = (state.points, rotations, table, (rotations * table).sum(1))
+    twin(state, cpu_holes, cuda_holes).impute(state.m, state.observed, *tables)
 
 
 def update_weight(state: State, sums: Sums) -> None:
-    """Find a by the quadratic programme with G_ij = tr(R_i'Y_i'V^2Y_j R_j), f_i = tr(R_i'Y_i'V^2F) (Eq. 12)."""
-    r = len(state.weight)
-    square, linear = np.empty((r, r)), np.empty(r)
-    for i in range(r):
-        part = sums.part(i)
-        products = ((sums.counts(i) @ state.tables[part]) * state.tables).sum(1)
-        square[i] = np.add.reduceat(products, sums.ends[:-1])
-        linear[i] = (sums.rows[part] * state.tables[part]).sum()
-    state.weight = simplex.minimiser(square, linear)
+    """Find a by the quadratic programme with G_ij = tr(R_i'Y_i'V^2Y_j R_j), f_i = tr(R_i'Y_i'V^2F) (Eq. 12).
+
+    The host waits once, for G and f.
+    """
+    given = [
+        sums.twin.programme(sums.m, state.tables, sums.rows, counts, sums.unit, first, last)
+        for first, last, counts in sums.parts()
+    ]
+    found = to_host(namespace(state.points).concatenate(given))
+    state.weight = simplex.minimiser(found[:, :-1], found[:, -1])
 
 
 def update_tables(state: State, sums: Sums) -> None:
@@ -176,73 +122,18 @@ def update_tables(state: State, sums: Sums) -> None:
     coil20, and with a majorant that forbids this (Jensen's, as the a_i sum to 1) they took 1.6 to 4.6 times the
     iterations.
     """
-    for i, a in enumerate(state.weight):
-        part = sums.part(i)
-        counts, before = sums.counts(i), state.tables[part]
-        own = counts[part].diagonal()[:, None]
-        if len(own) > before.shape[1]:
-            own = own.max()
-        state.tables[part] = polar(sums.rows[part] - counts.T @ _weighted(state) + a * own * before, before)
+    column = to_device(share(state), state.m.device)
+    for first, last, counts in sums.parts():
+        given = (counts, sums.unit, column, first, last)
+        sums.twin.rotate(sums.m.offsets, state.tables, sums.rows, CLOSENESS, *given)
 
 
 def update_rotation(state: State) -> None:
     """Find R by Procrustes of F'Y (Eq. 14)."""
-    state.rotation = polar(_by_label(state), state.rotation)
+    twin(state, cpu_rotations, cuda_rotations).rotate(state.ends, state.turned, by_label(state), CLOSENESS)
 
 
 def update_labels(state: State) -> None:
     """Set Y to the largest entry of each row of F R (Eq. 15)."""
-    rotation = _on_device(state, state.rotation)
-    labels = namespace(rotation).empty(len(state.points), "int32")
-    for rows in _blocks(labels):
-        labels[rows] = (state.points[rows] @ rotation).argmax(1)
-    state.labels = labels
-
-
-def polar(x: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
-    """Return the matrix with orthonormal rows or columns that has the largest inner product with x.
-
-    Where x lacks the rank to decide, it is the one nearest to `before`.
-    """
-    if before is not None:
-        x = x + CLOSENESS * (np.linalg.norm(x) or 1.0) * before
-    left, _, right = np.linalg.svd(x, full_matrices=False)
-    return left @ right
-
-
-def _by_label(state: State) -> np.ndarray:
-    """Return F'Y / s, on the host."""
-    k = state.points.shape[1]
-    y = Membership(state.labels[:, None], [k], device=state.m.device)
-    return to_host(products.scatter_add(y, state.points)).astype("float64").T
-
-
-def _weighted(state: State) -> np.ndarray:
-    """Return the a_i R_i as one table."""
-    return np.repeat(state.weight, state.m.widths)[:, None] * state.tables
-
-
-def _means(state: State, observed: bool = False) -> Iterator[tuple[slice, Array]]:
-    """Yield blocks of rows of sum_i a_i Y_i R_i / s; with `observed` holes add nothing."""
-    table = _on_device(state, _weighted(state) / state.scale)
-    for rows in _blocks(state.points):
-        some = (state.observed if observed else state.m).take(rows)
-        yield rows, products.gather_sum(some, table)
-
-
-def _residuals(state: State, observed: bool = False) -> Iterator[tuple[slice, Array]]:
-    """Yield blocks of rows of A / s."""
-    return ((rows, state.points[rows] - mean) for rows, mean in _means(state, observed))
-
-
-def _spare(state: State) -> Array:
-    """Return an array like F to work in."""
-    return state.workspace.pop() if state.workspace else namespace(state.points).empty_like(state.points)
-
-
-def _on_device(state: State, table: np.ndarray) -> Array:
-    return to_device(table.astype(state.points.dtype), state.m.device)
-
-
-def _blocks(x: Array) -> list[slice]:
-    return stiefel.row_blocks(len(x), device_of(x))
+    rotation = state.turned.T.astype(state.points.dtype, copy=False)
+    state.labels = by_blocks(state.points, lambda rows: (state.points[rows] @ rotation).argmax(1).astype("int32"))

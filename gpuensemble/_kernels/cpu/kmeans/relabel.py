@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._kernels.cpu import sharing
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-from gpuensemble._kernels.cpu.kmeans import short
+from gpuensemble._kernels.cpu.kmeans import sharing, short
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows

@@ -1,0 +1,1 @@
+"""These kernels do the steps of PCE: its holes, its rotations, and the search for its embedding."""

@@ -1,0 +1,1 @@
+"""These launch the kernels of PCE, with the names of cpu/pce."""
