@@ -1,1 +1,1 @@
-"""Numba compiles these kernels; `membership`, `slices`, `lta`, `pairs` and `pce` are twins of files of kernels/."""
+"""Numba compiles these kernels; `membership`, `kmeans`, `slices`, `lta` and `pce` are twins of files of kernels/."""

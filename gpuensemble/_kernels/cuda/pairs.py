@@ -1,4 +1,4 @@
-"""This launches kernels/pairs.cu, with names and arguments of cpu/slices/pairs.py, and its bits but for cuFFT's transforms."""
+"""This launches kernels/pairs.cu, with names, arguments and bits of cpu/slices/pairs.py, but for cuFFT's transforms."""
 
 import numpy as np
 

@@ -1,6 +1,6 @@
 """These kernels find singular values of many matrices at once.
 
-`shrinking` is the twin of kernels/slices.cu, and `jacobi` that of kernels/jacobi.cu.
+`shrinking` is the twin of kernels/slices.cu, `jacobi` and `pairs` are those of kernels/jacobi.cu and pairs.cu.
 """
 
 from gpuensemble._kernels.cpu.slices.jacobi import orthogonalise
