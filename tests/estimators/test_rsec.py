@@ -232,9 +232,11 @@ def test_an_iteration_needs_thin_products_and_few_decompositions(penalty, monkey
     given = settings(penalty, 1, 1e-300, 25)
     with standin.installed(None) as cupy:
         solver.solve(cupy.asarray(similarity(ensemble(n)[1])), k, given, np.random.default_rng(0), watch)
-    for (before, *_, passes, width), (after, shapes_of, depth, *_) in pairwise(marks[-8:]):
+    steps = [pair for pair in pairwise(marks[8:]) if (n, n) not in pair[1][1]]  # where no block had to be repeated
+    assert len(steps) > 10
+    for (before, *_, passes, width), (after, shapes_of, depth, *_) in steps:
         found = after - before
-        assert sum(shape[0] == n for shape in shapes_of) <= 3
+        assert [shape[0] for shape in shapes_of].count(n) <= 3
         assert found.reads == 1
         assert found.down == 8 * 7
         assert found.up <= 8 * 4 * n  # random columns
