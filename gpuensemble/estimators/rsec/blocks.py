@@ -8,7 +8,7 @@ from typing import Any
 from gpuensemble._array.devices import Array, device_of
 from gpuensemble._array.threads import over_spans, spans
 
-BLOCK_NUMBERS = {"cpu": 1 << 15, "cuda": 1 << 26}  # of a block; on the CPU so many stay in the cache
+BLOCK_NUMBERS = {"cpu": 1 << 16, "cuda": 1 << 26}  # of a block; on the CPU so many stay in the cache
 PARTS = 8  # in which the pool's threads take blocks
 
 

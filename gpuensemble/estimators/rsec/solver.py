@@ -152,8 +152,14 @@ class _Iterate:
             self._add_objective(values)
 
     def _product(self, x: Array) -> Array:
+        """Return the product of the matrix of Eq. 16 with some columns; a block of Q' and of Z is read once."""
         x = self.scale * x
-        half = product(self.qt.T, product(self.z, x)) + product(self.z.T, product(self.qt, x))
+
+        def both(rows: slice) -> Array:
+            turn, z = self.qt[rows], self.z[rows]
+            return turn.T @ (z @ x) + z.T @ (turn @ x)
+
+        half = sum_over_blocks(self.z, both)
         return self.scale * (half / 2 + self.old @ (self.old.T @ x))
 
     def _full_embedding(self) -> None:
