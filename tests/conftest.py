@@ -9,10 +9,13 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import hypothesis
 import numpy
 import pytest
+import threadpoolctl
 
 from cudasim import standin
 from cudasim.shim import ShimModule, gxx
 from gpuensemble._array.devices import cuda_count
+
+threadpoolctl.threadpool_limits(1, "blas")  # a plugin may have loaded NumPy before the environment was set
 
 # No deadline: the first example compiles kernels. Derandomised: a failure on one machine is one on all.
 hypothesis.settings.register_profile("gpuensemble", deadline=None, derandomize=True, max_examples=25)

@@ -1,6 +1,11 @@
 """Threads on the CPU have one pool, one way over spans of rows and one way to work ahead; BLAS is held to one thread.
 
 The pool is for work that never waits for the pool itself: kernels without the GIL, whole k-means runs of features.
+
+BLAS has one thread in every fit, whatever the size. Its own threads wait for each other by spinning: a product of
+300 x 300 or a QR decomposition of 2000 x 100 takes ten times as long with two of them as with one if another process
+wants a core, and the QR twice as long if none does (python bench/bench_threads.py pieces). What is large is shared out
+to the pool instead, whose threads sleep while they wait (`_linear.dense.product`).
 """
 
 import collections

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpuensemble._array.devices import Array, namespace
+from gpuensemble._linear import dense
+from gpuensemble._linear.orthonormal import orthonormal
 
 
 class Eigen(NamedTuple):
@@ -96,6 +98,23 @@ def _ritz(basis: Array, images: Array, inner: Array, width: int) -> Eigen:
     return Eigen(values, vectors, ((images @ inner - vectors * values) ** 2).sum(0) ** 0.5)
 
 
+def tracked(product: Callable[[Array], Array], start: Array, depth: int) -> Eigen:
+    """Find what `eigenvectors` finds, from a start that is near: the block Krylov space always has `depth` blocks.
+
+    Blocks become orthonormal by products, and nothing waits for a device.
+    """
+    xp = namespace(start)
+    basis, images = start, product(start)
+    for _ in range(depth - 1):
+        block = images[:, -start.shape[1] :]
+        for _ in range(2):  # once more for the orthogonality that rounding took
+            block = block - basis @ (basis.T @ block)
+        block = orthonormal(block, 1)
+        basis = xp.concatenate([basis, block], axis=1)
+        images = xp.concatenate([images, product(block)], axis=1)
+    return _ritz(basis, images, start.shape[1], average=True)
+
+
 class Triples(NamedTuple):
     """The leading part of X is u @ diag(sigma) @ v.T, sigma descending; `angle` says how far the last pass turned v."""
 
@@ -106,16 +125,16 @@ class Triples(NamedTuple):
 
 
 def singular_triples(x: Array, start: Array, n_passes: int) -> Triples:
-    """Iterate with X'X from the columns of `start` (a block power iteration), orthonormal on either side of each pass.
+    """Iterate with X'X from the columns of `start` (a block power iteration), orthonormal after each pass.
 
     Columns of `start` that are drawn at random make a direction show that earlier blocks missed.
     """
     xp = namespace(x)
-    v, _ = xp.linalg.qr(start)
-    for _ in range(n_passes):
-        before = v
-        u, _ = xp.linalg.qr(x @ v)
-        v, inner = xp.linalg.qr(x.T @ u)
+    before, _ = xp.linalg.qr(start)
+    for _ in range(n_passes - 1):
+        before = orthonormal(dense.product(x.T, dense.product(x, before)), 1)
+    u, _ = xp.linalg.qr(dense.product(x, before))  # a column that was lost becomes any that is orthogonal
+    v, inner = xp.linalg.qr(dense.product(x.T, u))
     left, sigma, right = xp.linalg.svd(inner)
     v, u = v @ left, u @ right.T
     return Triples(u, sigma, v, ((v - before @ (before.T @ v)) ** 2).sum(0) ** 0.5)

@@ -4,22 +4,37 @@
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, on
+from gpuensemble._array.threads import over_spans
 from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import pairs as cuda_pairs
+from gpuensemble._linear.symmetric import SymmetricSequence
 from gpuensemble._linear.thresholding import shrink_symmetric
+
+SHARED = 200  # from this size on two threads share two slices
 
 
 def shrink_symmetric_pair(x: Array, tau: float, multiplicity: Array | None) -> Array:
     """Do what `prox.tensor_nuclear_symmetric` does: the slices are the sum and the difference of both matrices."""
+    _to_slices(x)
+    norm = _shrink(x[0], tau, multiplicity) + _shrink(x[1], tau, multiplicity)
+    _from_slices(x)
+    return norm / 2
+
+
+def _to_slices(x: Array) -> None:
+    """Put the sum and the difference of two matrices in their place."""
     one, two = x
     one += two
     two *= -2
     two += one
-    norm = _shrink(one, tau, multiplicity) + _shrink(two, tau, multiplicity)
+
+
+def _from_slices(x: Array) -> None:
+    """Undo `_to_slices`."""
+    one, two = x
     one += two
     one *= 0.5
     namespace(x).subtract(one, two, out=two)
-    return norm / 2
 
 
 def _shrink(x: Array, tau: float, multiplicity: Array | None) -> Array:
@@ -33,6 +48,53 @@ def _shrink(x: Array, tau: float, multiplicity: Array | None) -> Array:
     x /= root
     x /= root[:, None]
     return norm
+
+
+class SymmetricPairs:
+    """This does what `prox.tensor_nuclear_symmetric` does, to tensors in a sequence, each near the one before.
+
+    `begin` turns a tensor into its two slices and looks for the prox of each; `report`, on the host, is what `finish`
+    needs to make the result in place.
+    """
+
+    def __init__(self, like: Array, multiplicity: Array):
+        self.root = (multiplicity**0.5).astype(like.dtype)
+        self.sequences = [SymmetricSequence(like) for _ in range(2)]
+
+    @property
+    def report(self) -> Array:
+        """What `finish` must know about both slices: 10 numbers on the device."""
+        first, second = self.sequences
+        return namespace(first.report).concatenate([first.report, second.report])
+
+    def _alone(self, x: Array) -> bool:
+        return device_of(x) != "cpu" or x.shape[1] < SHARED
+
+    def begin(self, x: Array, tau: float) -> None:
+        """Begin with a tensor, 2 x n x n, that `finish` will overwrite."""
+        _to_slices(x)
+
+        def task(first: int, last: int) -> None:
+            for i in range(first, last):
+                x[i] *= self.root
+                x[i] *= self.root[:, None]
+                self.sequences[i].begin(x[i], tau)
+
+        over_spans(2, 1, task, self._alone(x))
+
+    def finish(self, x: Array, report: list[float]) -> Array:
+        """Make the prox of the tensor that `begin` was given; return its norm: a number on the device."""
+        norms, half = [0, 0], len(report) // 2
+
+        def task(first: int, last: int) -> None:
+            for i in range(first, last):
+                norms[i] = self.sequences[i].finish(x[i], report[i * half : (i + 1) * half])
+                x[i] /= self.root
+                x[i] /= self.root[:, None]
+
+        over_spans(2, 1, task, self._alone(x))
+        _from_slices(x)
+        return (norms[0] + norms[1]) / 2
 
 
 class SlicePairs:

@@ -6,6 +6,7 @@ from typing import Any
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 from gpuensemble._linear import krylov
+from gpuensemble._linear.dense import product
 from gpuensemble._linear.eigen import leading
 
 PROBES = 4  # random columns in the block of singular vectors
@@ -120,7 +121,7 @@ class NuclearSequence:
         bound = tau * self.weights[: self.width]
         above = sigma > bound
         # directions outside the block have at most sigma[-1]: a further pass would turn v by this part of the angle
-        error = xp.where(above, angle * sigma[-1] ** 2 / xp.where(above, sigma, 1), 0).max()
+        error = xp.where(above, angle * (sigma[-1] / xp.where(above, sigma, 1)) ** 2 * (sigma - bound), 0).max()
         last = sigma[-1] / xp.maximum(bound[-1], 1e-6 * tau)  # a weight may be 0
         self.report = xp.stack([error, above.sum().astype(x.dtype), sigma[0], last])
 
@@ -143,7 +144,7 @@ class NuclearSequence:
         if self.block is not None and enough:
             u, sigma, self.v, _ = self.block
             self.values = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
-            xp.matmul(u * self.values, self.v.T, out=x)
+            product(u * self.values, self.v.T, out=x)
         else:
             self._full(x)
         self.block = None
@@ -158,7 +159,7 @@ class NuclearSequence:
         self.block, self.v = None, None
         if float(xp.finfo(x.dtype).eps) * self.largest < ACCURACY[x.dtype.name] * self.tau:
             sigma, v = self._from_square(x)
-            left = x @ v
+            left = product(x, v)
             self.values = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
             left *= self.values / xp.where(self.values > 0, sigma, 1)
         else:
@@ -166,7 +167,7 @@ class NuclearSequence:
             v = v.T
             self.values = xp.maximum(sigma - self.tau * self.weights, 0)
             left *= self.values
-        xp.matmul(left, v.T, out=x)
+        product(left, v.T, out=x)
         self.v = v[:, : min(2 * self.width, self.n // 3)].copy()
         count = (self.values > 0).sum().astype(x.dtype)
         self.report = xp.stack([xp.zeros_like(count), count, sigma[0], xp.zeros_like(count)])
@@ -174,9 +175,9 @@ class NuclearSequence:
     def _from_square(self, x: Array) -> tuple[Array, Array]:
         """Return all singular values and right vectors, or on the CPU so many that the least is below its threshold."""
         n_wanted = 2 * self.width if device_of(x) == "cpu" and 3 * self.width <= self.n else self.n
-        values, v = leading(x.T @ x, n_wanted)
+        values, v = leading(product(x.T, x), n_wanted)
         if n_wanted < self.n and values[-1] > (self.tau * self.weights[n_wanted - 1]) ** 2:
-            values, v = leading(x.T @ x, self.n)
+            values, v = leading(product(x.T, x), self.n)
         return namespace(x).maximum(values, 0) ** 0.5, v
 
     def _adapt(self, error: float, count: float, last: float) -> None:

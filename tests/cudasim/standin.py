@@ -18,6 +18,7 @@ import sys
 import types
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
 from cudasim import devices
 from cudasim.layouts import laid
@@ -237,6 +238,14 @@ def _refuse_duplicates(target, index):
             raise IndexError("an index names an element twice: the result would be undefined on a device")
 
 
+def _cholesky(matrix):
+    """The factor; where there is none, what was made of it, without a word: CuPy's default is not to wait for one."""
+    return np.tril(get_lapack_funcs("potrf", (matrix,))(matrix, lower=True)[0])
+
+
+OTHERWISE = {"cupy.linalg.cholesky": _cholesky}  # what NumPy does otherwise than CuPy
+
+
 class _Namespace(types.ModuleType):
     """numpy's functions under CuPy's names: `xp`, and `xp.linalg` and `xp.fft` below it."""
 
@@ -249,7 +258,7 @@ class _Namespace(types.ModuleType):
             raise AttributeError(name)
         if self._device is not None and not hasattr(self._device, name):
             raise AttributeError(f"{self.__name__} has no attribute {name!r}")
-        value = getattr(self._host, name)
+        value = OTHERWISE.get(f"{self.__name__}.{name}") or getattr(self._host, name)
         if isinstance(value, types.ModuleType):
             return _Namespace(f"{self.__name__}.{name}", value, getattr(self._device, name, None))
         if isinstance(value, type) or not callable(value):

@@ -1,6 +1,8 @@
 """RSEC and NRSEC against a dense, literal transcription of the paper's algorithms."""
 
+import dataclasses
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from cudasim.tally import TALLY
 from gpuensemble._array import checks
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._linear import sequence
+from gpuensemble.estimators.rsec import blocks as blocks_of_rows
 from gpuensemble.estimators.rsec import solver
 from support import random_codes
 
@@ -212,11 +215,41 @@ def test_the_host_waits_once_an_iteration(penalty, n, k):
     assert n_iter <= waits <= n_iter + 3  # mu, the start of the second outer step, the objectives
 
 
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_an_iteration_needs_thin_products_and_few_decompositions(penalty, monkeypatch):
+    """Once the blocks are warm: three QR decompositions of n rows, no other, and products with columns of blocks."""
+    n, k, shapes, marks = 180, 2, [], []
+    for name in ("qr", "eigh", "svd"):
+        host = getattr(np.linalg, name)
+        spy = lambda x, *args, f=host, **options: (shapes.append(x.shape), f(x, *args, **options))[1]  # noqa: E731
+        monkeypatch.setattr(np.linalg, name, spy)
+
+    def watch(state):
+        passes, width = state.thresholding.n_passes, state.thresholding.width
+        marks.append((dataclasses.replace(TALLY), list(shapes), state.depth + 2, passes, width))
+        shapes.clear()
+
+    given = settings(penalty, 1, 1e-300, 25)
+    with standin.installed(None) as cupy:
+        solver.solve(cupy.asarray(similarity(ensemble(n)[1])), k, given, np.random.default_rng(0), watch)
+    steps = [pair for pair in pairwise(marks[8:]) if (n, n) not in pair[1][1]]  # where no block had to be repeated
+    assert len(steps) > 10
+    for (before, *_, passes, width), (after, shapes_of, depth, *_) in steps:
+        found = after - before
+        assert [shape[0] for shape in shapes_of].count(n) <= 3
+        assert found.reads == 1
+        assert found.down == 8 * 7
+        assert found.up <= 8 * 4 * n  # random columns
+        dense = 0 if penalty == "nuclear" else 2 * n
+        assert found.multiplied < 2 * n**2 * ((2 * passes + 5) * width + 4 * k * (depth + 4) + dense)
+        assert found.launches < 200 + 40 * (passes + depth)
+
+
 @pytest.mark.parametrize(("penalty", "most"), [("nuclear", 7), ("gamma", 8)])
 @pytest.mark.parametrize("blocks", [True, False])
 def test_eight_arrays_are_enough(monkeypatch, penalty, most, blocks):
     n = 400
-    monkeypatch.setitem(solver.BLOCK_NUMBERS, "cpu", n)
+    monkeypatch.setitem(blocks_of_rows.BLOCK_NUMBERS, "cpu", n)
     if not blocks:
         monkeypatch.setattr(sequence, "PROBES", n)  # a block of this width is not tried
     s = similarity(ensemble(n)[1])

@@ -1,6 +1,7 @@
 """The number of threads changes no bit, and neither does a fit that runs beside another one."""
 
 import contextlib
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -70,3 +71,38 @@ def test_one_thread_of_blas_lasts_until_the_last_fit_ends():
         assert blas_threads() == {1}
         second.close()
         assert blas_threads() == {2}
+
+
+WORKING = (
+    "_linear",
+    "_partition",
+    "rsec/solver",
+    "lta/solver",
+    "pce/steps",
+    "nmfc.py",
+    "numpy/linalg",
+    "scipy/linalg",
+)  # BLAS
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_blas_has_one_thread_during_a_fit(name):
+    """A profile function looks at each call of code that works with BLAS, in the thread of the fit."""
+    labels, seen = table_of(name), []
+    libraries = threads._libraries()
+
+    def look(frame, event, _):
+        if event == "call" and len(seen) < 50 and any(part in frame.f_code.co_filename for part in WORKING):
+            seen.extend(library["num_threads"] for library in libraries.info() if library["user_api"] == "blas")
+
+    model = METHODS[name].make(4, 0, "cpu")
+    with threadpool_limits(2, "blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert blas_threads() == {2}
+        sys.setprofile(look)
+        try:
+            model.fit(labels)
+        finally:
+            sys.setprofile(None)
+        assert blas_threads() == {2}
+    assert set(seen) == {1}

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device, to_host
 from gpuensemble._array.random import generators
+from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._partition import affinity
 from gpuensemble.estimators._base.labels import NumberedConsensus
 from gpuensemble.membership import Membership, Merged
@@ -49,7 +50,7 @@ class SimilarityConsensus(NumberedConsensus, abc.ABC):
         self._check_parameters()
         dtype = checks.floating(self.dtype)
         streams = iter(generators(self.random_state, 2))
-        with on(device):
+        with on(device), one_blas_thread():
             m = Membership.from_labels(labels, device)
             self._check_table(m, dtype)
             merged = m.merge()

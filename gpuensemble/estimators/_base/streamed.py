@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gpuensemble._array import checks, frames
 from gpuensemble._array.devices import Array, choose_devices, device_of, on, to_device
+from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.labels.checkpoint import key_of
 from gpuensemble._partition import votes
 from gpuensemble._tables import outputs, sources
@@ -70,7 +71,7 @@ class StreamedConsensus(NumberedConsensus, abc.ABC):
         outputs.check(self.out, labels)
         refuse_input(checks.path(getattr(self, "checkpoint", None), "checkpoint"), "checkpoint", labels)
         table, unit = sources.table(labels, self.device, self.client, sample_weight)
-        with on(table.device):
+        with on(table.device), one_blas_thread():
             checks.integer(self.n_clusters, "n_clusters", 1, table.n_rows, "n_samples")
             self._fit(Source(table, unit, device_of(labels)))
         self._categories, self.device_ = table.categories, table.device_of_blocks()
@@ -92,7 +93,7 @@ class StreamedConsensus(NumberedConsensus, abc.ABC):
         """
         labels = frames.table(labels)
         m = self._known(labels)
-        with on(m.device):
+        with on(m.device), one_blas_thread():
             return to_device(self._predicted(m), device_of(labels))
 
     def predict_proba(self, labels: Any) -> Array:

@@ -83,8 +83,8 @@ class LTA(SimilarityConsensus):
 
     Notes
     -----
-    At most 10 arrays of n x n are held, LAPACK's workspace aside: A, E, two multipliers, P in whose place its next
-    argument T comes, and four for the prox (`solver` says where the other variables of Algorithm 2 went). With the
+    At most 11 arrays of n x n are held, LAPACK's workspace aside: A, E, two multipliers, P in whose place its next
+    argument T comes, and five for the prox (`solver` says where the other variables of Algorithm 2 went). With the
     partition transform n is the number of distinct rows, except in the result.
 
     Examples

@@ -20,10 +20,11 @@ from gpuensemble._array.progress import with_bar
 from gpuensemble._array.threads import spans
 from gpuensemble._kernels.cpu import lta as cpu_lta
 from gpuensemble._kernels.cuda import lta as cuda_lta
+from gpuensemble._linear.pairs import SymmetricPairs
 from gpuensemble.membership import Membership
 
 MU, GROWTH, MU_MAX = 1e-4, 1.1, 1e10  # of the penalty
-ARRAYS = 10  # n x n at most at any time, workspace of LAPACK and cuFFT aside
+ARRAYS = 11  # n x n at most at any time, workspace of LAPACK and cuFFT aside
 FLOAT32_TOL, FLOAT32_HOLD = 5e-8, 60
 COUNTED_ROWS = 256  # rows at a time in which values are counted
 
@@ -83,13 +84,18 @@ def coassociation(
     n_iter, below = len(zeros), 0
     later = islice(steps(lambda_error), n_iter, max_iter)
     for step in with_bar(later, "LTA", verbose, max_iter, done=n_iter):
-        norm = shrink(state.tensor, step.inverse)  # P, Eq. 12
+        shrink.begin(state.tensor, step.inverse)
+        # one transfer: how the last iteration ended, and how P of this one begins
+        last, *report = to_host(xp.concatenate([path[n_iter - 1, :1], shrink.report])).tolist()
+        below = below + 1 if n_iter > len(zeros) and last < tol else 0
+        if below == hold:
+            break
+        norm = shrink.finish(state.tensor, report)  # P, Eq. 12
         path[n_iter, 0] = kernels.lta_update(*state, step).max()  # Eq. 13 to 22
         path[n_iter, 1] = norm + lambda_error * _square(state.error, copies, group)
         n_iter += 1
-        below = below + 1 if float(path[n_iter - 1, 0]) < tol else 0
-        if below == hold:
-            break
+    else:
+        below = below + 1 if n_iter > len(zeros) and float(path[n_iter - 1, 0]) < tol else 0
     second = shrink.second() if n_iter > len(zeros) else xp.zeros_like(state.error)
     del state, shrink
     residuals, objectives = to_host(path[:n_iter]).T.tolist()
@@ -191,13 +197,22 @@ class Partitions:
     P2 is kept, since the next T2 comes in its place. A row stands for `copies` equal ones.
     """
 
-    def __init__(self, copies: Array):
-        self.copies, self.last = copies, None
+    def __init__(self, tensor: Array, copies: Array):
+        self.pairs, self.last = SymmetricPairs(tensor, copies), None
 
-    def __call__(self, tensor: Array, tau: float) -> Array:
+    @property
+    def report(self) -> Array:
+        """What `finish` must know, on the device."""
+        return self.pairs.report
+
+    def begin(self, tensor: Array, tau: float) -> None:
+        """Begin to turn T into P."""
+        self.pairs.begin(tensor, tau)
+
+    def finish(self, tensor: Array, report: list[float]) -> Array:
         """Turn T into P, in place; return its norm."""
-        self.last = None  # beside the prox there is no room for it
-        norm = prox.tensor_nuclear_symmetric(tensor, tau, self.copies)
+        self.last = None  # beside a full decomposition there is no room for it
+        norm = self.pairs.finish(tensor, report)
         self.last = tensor[1].copy()
         return norm
 
@@ -206,6 +221,26 @@ class Partitions:
         return self.last
 
 
+class Samples:
+    """This makes P for the transform along the samples, as published: each Fourier slice is n x 2."""
+
+    def __init__(self, tensor: Array):
+        self.pairs = prox.SlicePairs(tensor)
+        self.report = namespace(tensor).zeros(0)
+
+    def begin(self, tensor: Array, tau: float) -> None:
+        """Nothing needs to be known before `finish`."""
+        self.tau = tau
+
+    def finish(self, tensor: Array, report: list[float]) -> Array:
+        """Turn T into P, in place; return its norm."""
+        return self.pairs(tensor, self.tau)
+
+    def second(self) -> Array:
+        """Return the last P2."""
+        return self.pairs.second()
+
+
 def shrinkage(transform: str, tensor: Array, copies: Array) -> Any:
-    """Return what makes P of T (Eq. 12), in place; along the samples, as published, each Fourier slice is n x 2."""
-    return Partitions(copies) if transform == "partition" else prox.SlicePairs(tensor)
+    """Return what makes P of T (Eq. 12), in place."""
+    return Partitions(tensor, copies) if transform == "partition" else Samples(tensor)

@@ -12,14 +12,15 @@ value thresholding, then J. That is 5 or 6, and 2 more for a short time.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuensemble._array.devices import Array, device_of, namespace, to_host
-from gpuensemble._array.threads import spans
+from gpuensemble._array.devices import Array, namespace, to_host
 from gpuensemble._linear import krylov
+from gpuensemble._linear.dense import product
 from gpuensemble._linear.eigen import leading
+from gpuensemble.estimators.rsec.blocks import row_blocks, sum_over_blocks
+from gpuensemble.estimators.rsec.errors import Columns, Entries, concave
 from gpuensemble.prox import NuclearSequence, mcp_weights
 
 MU_MAX = 1e10
-BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}  # of a block of rows; on the CPU so many stay in the cache
 ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of F
 MAX_DEPTH = 16  # of the block iteration for F
 
@@ -65,7 +66,7 @@ def solve(
             if residual < settings.tol:
                 break
     objectives = to_host(namespace(state.z).stack(state.objectives)).astype(float).tolist()
-    representation = namespace(state.z).matmul(state.qt.T, state.z, out=state.j)
+    representation = product(state.qt.T, state.z, out=state.j)
     error = state.error.dense(state.qt, out=state.y2)
     return Solution(representation, error, state.f, state.residuals, objectives, residual < settings.tol)
 
@@ -88,7 +89,7 @@ class _Iterate:
         self.j[...] = 0
         self.f = xp.zeros((self.n, n_clusters), self.qt.dtype)
         self.half_sums = xp.zeros_like(self.ones)
-        self.error: Any = _Columns(self.qt) if settings.gamma is None else _Entries(self.qt, settings.gamma)
+        self.error: Any = Columns(self.qt) if settings.gamma is None else Entries(self.qt, settings.gamma)
         self.thresholding = NuclearSequence(self.qt[: min(self.n, 8 * n_clusters + 20)].T, rng, largest=1.0)
         self.weights: Array | None = None  # of the singular values of J
         self.values_before = self.thresholding.values  # of the J before this one
@@ -116,24 +117,23 @@ class _Iterate:
 
     def update_representation(self) -> None:
         """Update Z (Eq. 13), then Y2 += Z - J (Eq. 17)."""
-        s, shrink = self.s, self.shrink
         scaled = _scale(self.half_sums + self.f @ self.f.sum(0))[:, None] * self.f
         rotated = self.qt @ scaled / self.mu
         pull = self.error.pull(self.qt, self.z)
-        difference = 0
-        for rows in _blocks(self.z):
-            z = shrink[rows] * (
-                s[rows] ** 2 * self.qt[rows]
-                + self.j[rows]
-                - self.y2[rows]
-                + s[rows] * pull(rows)
-                + rotated[rows] @ scaled.T
-            )
+
+        def update(rows: slice) -> Array:
+            z = self.s[rows] ** 2 * self.qt[rows]
+            z += self.j[rows]
+            z -= self.y2[rows]
+            z += self.s[rows] * pull(rows)
+            z += rotated[rows] @ scaled.T
+            z *= self.shrink[rows]
             change = z - self.j[rows]
-            difference = difference + (change**2).sum()
             self.y2[rows] += change
             self.z[rows] = z
-        self.copy_residual = difference**0.5
+            return (change**2).sum()
+
+        self.copy_residual = sum_over_blocks(self.z, update) ** 0.5
         self.half_sums = (self.ones @ self.z + self.z.sum(1) @ self.qt) / 2
 
     def update_error(self) -> None:
@@ -147,21 +147,27 @@ class _Iterate:
         if not self.residuals or 2 * self.depth * self.f.shape[1] > self.n:
             self._full_embedding()
         else:
-            values, self.f, residual = krylov.eigenvectors(self._product, self.f, self.depth)
+            values, self.f, residual = krylov.tracked(self._product, self.f, self.depth)
             self.embedding_residual = (residual**2).sum() ** 0.5
             self._add_objective(values)
 
     def _product(self, x: Array) -> Array:
+        """Return the product of the matrix of Eq. 16 with some columns; a block of Q' and of Z is read once."""
         x = self.scale * x
-        half = self.qt.T @ (self.z @ x) + self.z.T @ (self.qt @ x)
+
+        def both(rows: slice) -> Array:
+            turn, z = self.qt[rows], self.z[rows]
+            return turn.T @ (z @ x) + z.T @ (turn @ x)
+
+        half = sum_over_blocks(self.z, both)
         return self.scale * (half / 2 + self.old @ (self.old.T @ x))
 
     def _full_embedding(self) -> None:
         """Find F by a full decomposition."""
         xp = namespace(self.z)
-        matrix = self.qt.T @ self.z
-        matrix += self.z.T @ self.qt
-        for rows in _blocks(matrix):
+        matrix = product(self.qt.T, self.z)
+        matrix += product(self.z.T, self.qt)
+        for rows in row_blocks(matrix):
             half = matrix[rows] / 2 + self.old[rows] @ self.old.T
             matrix[rows] = self.scale[rows] * half * self.scale[:, 0]
         values, self.f = leading(matrix, self.f.shape[1])
@@ -170,7 +176,7 @@ class _Iterate:
 
     def _add_objective(self, values: Array) -> None:
         sigma, gamma = self.thresholding.values, self.settings.gamma
-        norm = sigma.sum() if gamma is None else _mcp(sigma, gamma).sum()  # of J (Eq. 19)
+        norm = sigma.sum() if gamma is None else concave(sigma, gamma).sum()  # of J (Eq. 19)
         penalty = self.settings.lambda_rank * norm + self.settings.lambda_error * self.error_penalty
         self.objectives[len(self.residuals) :] = [len(values) - values.sum() + penalty]
 
@@ -178,9 +184,13 @@ class _Iterate:
         """Raise mu, and find the next J = SVT(Z + Y2 / mu) (Eq. 11 or 24), if a block iteration gets there."""
         before, self.mu = self.mu, min(self.settings.rho * self.mu, MU_MAX)
         self.error.rescale(before / self.mu)
-        for rows in _blocks(self.z):
+
+        def update(rows: slice) -> int:
             self.y2[rows] *= before / self.mu
-            self.j[rows] = self.z[rows] + self.y2[rows]
+            namespace(self.z).add(self.z[rows], self.y2[rows], out=self.j[rows])
+            return 0
+
+        sum_over_blocks(self.z, update)
         self.thresholding.begin(self.j, self.settings.lambda_rank / self.mu, self.weights)
 
     def read(self) -> float:
@@ -199,112 +209,7 @@ class _Iterate:
         return self.residuals[-1]
 
 
-class _Columns:
-    """This keeps E and Y1 of RSEC, rotated: both are multiples of the columns of T = S - S Z + Y1 (Eq. 15)."""
-
-    def __init__(self, qt: Array):
-        xp = namespace(qt)
-        self.t, self.kept, self.ratio = xp.zeros_like(qt), xp.zeros(len(qt), qt.dtype), 1.0
-
-    def rescale(self, ratio: float) -> None:
-        """Multiply Y1, which is divided by mu, with old mu / new mu."""
-        self.ratio = ratio
-
-    def pull(self, qt: Array, out: Array) -> Callable[[slice], Array]:
-        """Return a function that gives rows of Q'(Y1 - E)."""
-        factor = self.ratio * (1 - self.kept) - self.kept
-        return lambda rows: self.t[rows] * factor
-
-    def update(self, state: _Iterate, tau: float) -> tuple[Array, Array]:
-        """Update T and the share of its columns that E is; return |S - S Z - E| and the penalty of E."""
-        xp = namespace(self.t)
-        factor, squares, difference = self.ratio * (1 - self.kept), 0, 0
-        for rows in _blocks(self.t):
-            t = self.t[rows] * factor + state.s[rows] * (state.qt[rows] - state.z[rows])
-            squares = squares + (t**2).sum(0)
-            self.t[rows] = t
-        length = squares**0.5
-        self.kept = xp.maximum(1 - tau / xp.where(length > tau, length, tau), 0)
-        for rows in _blocks(self.t):
-            gap = state.s[rows] * (state.qt[rows] - state.z[rows])
-            difference = difference + ((gap - self.t[rows] * self.kept) ** 2).sum()
-        return difference**0.5, (self.kept * length).sum()
-
-    def dense(self, qt: Array, out: Array) -> Array:
-        """Write E itself into `out`."""
-        return namespace(qt).matmul(qt.T, self.t * self.kept, out=out)
-
-
-class _Entries:
-    """This keeps E and Y1 of NRSEC, not rotated: Y1 is T = S - S Z + Y1 clipped at tau W, and E the rest (Eq. 25)."""
-
-    def __init__(self, qt: Array, gamma: float):
-        self.gamma, self.tau, self.ratio = gamma, 0.0, 1.0
-        self.t, self.weights = namespace(qt).zeros_like(qt), None
-
-    def rescale(self, ratio: float) -> None:
-        """Multiply Y1, which is divided by mu, with old mu / new mu."""
-        self.ratio = ratio
-
-    def weigh(self) -> None:
-        """Set W = (1 - |E| / gamma)_+ from the last E (Eq. 25), with which the next outer step starts; Y1 becomes 0."""
-        xp = namespace(self.t)
-        weights = xp.empty_like(self.t)
-        for rows in _blocks(self.t):
-            error = self.t[rows] - self._multiplier(rows)
-            weights[rows] = mcp_weights(error, self.gamma, check=False)
-            self.t[rows] = error
-        self.weights, self.tau, self.ratio = weights, 0.0, 1.0
-
-    def _multiplier(self, rows: slice) -> Array:
-        bound = self.tau if self.weights is None else self.tau * self.weights[rows]
-        return namespace(self.t).clip(self.t[rows], -bound, bound)
-
-    def pull(self, qt: Array, out: Array) -> Callable[[slice], Array]:
-        """Put Q'(Y1 - E) into `out`, and return a function that gives rows of it."""
-        xp = namespace(self.t)
-        difference = xp.empty_like(self.t)
-        for rows in _blocks(self.t):
-            difference[rows] = (1 + self.ratio) * self._multiplier(rows) - self.t[rows]
-        xp.matmul(qt, difference, out=out)
-        return lambda rows: out[rows]
-
-    def update(self, state: _Iterate, tau: float) -> tuple[Array, Array]:
-        """Update T; return |S - S Z - E| and the penalty of E."""
-        xp = namespace(self.t)
-        rotated, total, penalty = xp.empty_like(self.t), 0, 0
-        for rows in _blocks(rotated):
-            rotated[rows] = state.s[rows] * (state.qt[rows] - state.z[rows])
-        gap = xp.matmul(state.qt.T, rotated, out=state.j)  # J is not needed any more
-        for rows in _blocks(self.t):
-            self.t[rows] = self.ratio * self._multiplier(rows) + gap[rows]
-        self.tau = tau
-        for rows in _blocks(self.t):
-            error = self.t[rows] - self._multiplier(rows)
-            total = total + ((gap[rows] - error) ** 2).sum()
-            penalty = penalty + _mcp(error, self.gamma).sum()
-        return total**0.5, penalty
-
-    def dense(self, qt: Array, out: Array) -> Array:
-        """Write E itself into `out`."""
-        for rows in _blocks(out):
-            out[rows] = self.t[rows] - self._multiplier(rows)
-        return out
-
-
-def _mcp(x: Array, gamma: float) -> Array:
-    """Return the minimax concave penalty of each entry (Eq. 18)."""
-    size = namespace(x).minimum(abs(x), gamma)
-    return size - size**2 / (2 * gamma)
-
-
 def _scale(degrees: Array) -> Array:
     """Return D^-1/2 of row sums D, and 0 where one is not positive."""
     xp = namespace(degrees)
     return xp.where(degrees > 0, xp.where(degrees > 0, degrees, 1) ** -0.5, 0)
-
-
-def _blocks(x: Array) -> list[slice]:
-    """Split the rows of a matrix so that what is computed from so many at a time takes little memory."""
-    size = BLOCK_NUMBERS["cpu" if device_of(x) == "cpu" else "cuda"] // x.shape[1]
-    return spans(len(x), max(1, size))

@@ -1,0 +1,144 @@
+"""Threads: what one and all of them take, on an idle machine and beside a second process that never rests.
+
+python bench/bench_threads.py pieces [--sizes 300 1000 2000] [--repeat 5]
+python bench/bench_threads.py methods [--rows 500] [--repeat 3] [--only LTA RSEC]
+
+`pieces` times NumPy and SciPy with one and with all threads of BLAS: why a fit gives BLAS one. `methods` times whole
+fits in processes of their own: with one thread in our pool and in BLAS, and with as many as there are cores. No ratio
+of the last columns should be below 1, but for noise; the least time of several counts.
+"""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import time
+
+import harness
+import numpy as np
+import scipy.linalg
+from threadpoolctl import threadpool_limits
+
+import gpuensemble as ge
+
+METHODS = {
+    "LTA": lambda k: ge.LTA(k, random_state=0, device="cpu"),
+    "LTA sample": lambda k: ge.LTA(k, transform="sample", random_state=0, device="cpu"),
+    "RSEC": lambda k: ge.RSEC(k, random_state=0, device="cpu"),
+    "NRSEC": lambda k: ge.RSEC(k, penalty="gamma", random_state=0, device="cpu"),
+    "EAC": lambda k: ge.EAC(k, device="cpu"),
+    "PTA": lambda k: ge.PTA(k, device="cpu"),
+    "CSPA": lambda k: ge.CSPA(k, random_state=0, device="cpu"),
+    "PCE": lambda k: ge.PCE(k, random_state=0, device="cpu"),
+    "NMFC": lambda k: ge.NMFC(k, random_state=0, device="cpu"),
+    "ECPCS": lambda k: ge.ECPCS(k, device="cpu"),
+    "ClusterWalk": lambda k: ge.ClusterWalk(k, device="cpu"),
+    "LWGP": lambda k: ge.LWGP(k, random_state=0, device="cpu"),
+    "SEC": lambda k: ge.SEC(k, random_state=0, device="cpu"),
+}
+LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@contextlib.contextmanager
+def company(busy):
+    """A second process that uses a core all the time, if it is asked for."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
+    try:
+        yield
+    finally:
+        if process:
+            process.kill()
+            process.wait()
+
+
+def least(function, repeat):
+    return min(harness.seconds(function) for _ in range(repeat))
+
+
+def pieces(options):
+    rng = np.random.default_rng(0)
+    for n in options.sizes:
+        square, thin = rng.standard_normal((n, n)), rng.standard_normal((n, 100))
+        symmetric, definite = square + square.T, square @ square.T / n + np.eye(n)
+        work = {
+            "product n x n x n": lambda a=square, b=symmetric: a @ b,
+            "product n x n x 100": lambda a=square, b=thin: a @ b,
+            "QR n x 100": lambda a=thin: np.linalg.qr(a),
+            "eigh": lambda a=symmetric: scipy.linalg.eigh(a, driver="evd"),
+            "Cholesky": lambda a=definite: np.linalg.cholesky(a),
+        }
+        for name, function in work.items():
+            found = []
+            for busy in (False, True):
+                with company(busy):
+                    for limit in (1, os.cpu_count()):
+                        with threadpool_limits(limit, "blas"):
+                            found.append(1e3 * least(function, options.repeat))
+            print(
+                f"n = {n:5} {name:20} one / all threads: idle {found[0]:8.2f} / {found[1]:8.2f} ms, "
+                f"busy {found[2]:8.2f} / {found[3]:8.2f} ms",
+                flush=True,
+            )
+
+
+def timed(name, rows, threads, repeat):
+    """The least time of a fit, in a process that has so many threads."""
+    environment = os.environ | dict.fromkeys(LIMITS, str(threads))
+    command = [sys.executable, __file__, "one", name, "--rows", str(rows), "--repeat", str(repeat)]
+    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def one(options):
+    """Print the least time of a fit."""
+    import warnings
+
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    points = rng.normal(0, 1.5, (10, 8))[rng.integers(0, 10, options.rows)] + rng.standard_normal((options.rows, 8))
+    labels = ge.generate.random_k(points, 20, (2, round(options.rows**0.5)), random_state=0, device="cpu")
+    METHODS[options.name](10).fit(labels[: min(100, options.rows)])  # compiles
+    times = []
+    for _ in range(options.repeat):
+        begun = time.perf_counter()
+        METHODS[options.name](10).fit(labels)
+        times.append(time.perf_counter() - begun)
+    print(min(times))
+
+
+def methods(options):
+    cores = os.cpu_count()
+    for name in options.only or METHODS:
+        found = []
+        for busy in (False, True):
+            with company(busy):
+                found += [timed(name, options.rows, threads, options.repeat) for threads in (1, cores)]
+        print(
+            f"{name:12} n = {options.rows}: idle {found[0]:7.3f} s with 1, {found[1]:7.3f} s with {cores} threads, "
+            f"ratio {found[0] / found[1]:.2f}; busy {found[2]:7.3f} s, {found[3]:7.3f} s, "
+            f"ratio {found[2] / found[3]:.2f}",
+            flush=True,
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    first = commands.add_parser("pieces")
+    first.add_argument("--sizes", type=int, nargs="+", default=[300, 1000, 2000])
+    second = commands.add_parser("methods")
+    second.add_argument("--only", nargs="+", choices=METHODS)
+    third = commands.add_parser("one")
+    third.add_argument("name", choices=METHODS)
+    for command, run in ((first, pieces), (second, methods), (third, one)):
+        command.add_argument("--repeat", type=int, default=3)
+        command.set_defaults(run=run)
+    for command in (second, third):
+        command.add_argument("--rows", type=int, default=500)
+    options = parser.parse_args()
+    print(harness.machine()) if options.run is not one else None
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()
