@@ -21,42 +21,16 @@ class Eigen(NamedTuple):
     residual: Array
 
 
-def eigenvectors(product: Callable[[Array], Array], start: Array, depth: int) -> Eigen:
-    """Find as many leading eigenvectors of a symmetric matrix as `start` has columns, in a block Krylov space.
-
-    The space grows by a product at a time to `depth` blocks.
-
-    Parameters
-    ----------
-    product : function
-        The matrix times some columns.
-    start : array, n x width
-        Orthonormal columns.
-    depth : int
-    """
-    xp = namespace(start)
-    basis, images = start, product(start)
-    while basis.shape[1] < depth * start.shape[1]:
-        block = images[:, -start.shape[1] :]
-        for _ in range(2):  # once more for the orthogonality that rounding took
-            block = block - basis @ (basis.T @ block)
-            block, r = xp.linalg.qr(block)
-        # what lies in the basis already, at an invariant start, is left out
-        block = block * (abs(xp.diagonal(r)) > 0.5)
-        basis = xp.concatenate([basis, block], axis=1)
-        images = xp.concatenate([images, product(block)], axis=1)
-    inner = basis.T @ images
-    return _ritz(basis, images, (inner + inner.T) / 2, start.shape[1])
-
-
 def converged(
     product: Callable[[Array], Array], start: Array, depth: int, tolerance: float, n_wanted: int, begin: int = 1
 ) -> Eigen:
-    """Find leading eigenvectors as `eigenvectors` does, in a space that grows until the first `n_wanted` are found.
+    """Find as many leading eigenvectors of a symmetric matrix as `start` has columns, in a block Krylov space of it.
 
-    They are where their residuals are at most `tolerance` times the largest eigenvalue. A step asks for one product,
-    and for small matrices beside it: no columns are decomposed but by their inner products, and the part of the small
-    matrix that is known stays. The host waits for one number a step, from `begin` blocks on.
+    `product` is the matrix times some columns, and those of `start` are orthonormal. The space grows by a product at a
+    time, to `depth` blocks at most, until the first `n_wanted` are found: their residuals are at most `tolerance` times
+    the largest eigenvalue. A step asks for one product, and for small matrices beside it: no columns are decomposed but
+    by their inner products, and the part of the small matrix that is known stays. The host waits for one number a step,
+    from `begin` blocks on.
     """
     xp = namespace(start)
     width, room = start.shape[1], min(start.shape[0], depth * start.shape[1])
@@ -99,7 +73,7 @@ def _ritz(basis: Array, images: Array, inner: Array, width: int) -> Eigen:
 
 
 def tracked(product: Callable[[Array], Array], start: Array, depth: int) -> Eigen:
-    """Find what `eigenvectors` finds, from a start that is near: the block Krylov space always has `depth` blocks.
+    """Find what `converged` finds, from a start that is near: the block Krylov space always has `depth` blocks.
 
     Blocks become orthonormal by products, and nothing waits for a device.
     """
@@ -112,7 +86,8 @@ def tracked(product: Callable[[Array], Array], start: Array, depth: int) -> Eige
         block = orthonormal(block, 1)
         basis = xp.concatenate([basis, block], axis=1)
         images = xp.concatenate([images, product(block)], axis=1)
-    return _ritz(basis, images, start.shape[1], average=True)
+    inner = basis.T @ images
+    return _ritz(basis, images, (inner + inner.T) / 2, start.shape[1])
 
 
 class Triples(NamedTuple):
