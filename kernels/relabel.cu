@@ -1,4 +1,4 @@
-// An iteration of k-means over labels: new labels of all rows, and what that adds to the counts of the clusters.
+// An iteration of k-means over labels: new labels of all rows. counts.cu counts what that changes.
 //
 // gpuensemble/_kernels/cuda/relabel.py launches it; gpuensemble/_kernels/cpu/kmeans/relabel.py has the same function on the CPU.
 #include "rows.cu"
@@ -32,24 +32,19 @@ __device__ int64 degree(const Group<G>& group, const Code* row, const int* offse
 }
 
 // Labels, slacks and bins of all rows for new tables of costs (see `assign` of membership.cu); facts[0] += the rows that
-// moved, facts[1] += those that were evaluated. With `signed_counts` the rows that moved are taken off the counts and masses
-// of their old labels, and added to those of the new ones.
+// moved, facts[1] += those that were evaluated.
 //
 // slack[x] is a lower bound of the margin, the second cost less the first. New tables take taken[bin, label] off it; a row
 // whose slack is still above rounding[bin] keeps its label, and costs 13 bytes. The others cost what `assign` costs: r codes
-// from device memory, r * K table entries from the L2 cache, which limits it. A row that moved adds 2 r atomics in device
-// memory, few after the first iterations; these use counts anew (`count`).
-// multiplicity, weight: of each row, or null: 1, or the degree if `sizes` are given; mass: of each row, or null: the degree
-// times the multiplicity. n_masses: 0, 1 (the masses of all rows), or r (of those that a partition saw).
+// from device memory, r * K table entries from the L2 cache, which limits it.
+// weight: of each row, or null: the degree if `sizes` are given, else 1.
 template <typename T, typename Code, int G, int V>
 __global__ void relabel(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
                         const T* __restrict__ table, const T* __restrict__ per_partition, int summed, int K, int pitch,
-                        const int64* __restrict__ multiplicity, const T* __restrict__ weight,
-                        const int64* __restrict__ mass, const int64* __restrict__ sizes, int shift, int n_masses,
+                        const T* __restrict__ weight, const int64* __restrict__ sizes, int shift,
                         int* __restrict__ labels, float* __restrict__ slack, unsigned char* __restrict__ bins,
                         const double* __restrict__ edges, int n_bins, const float* __restrict__ taken,
-                        const double* __restrict__ rounding, int signed_counts, uint64* counts, uint64* masses,
-                        uint64* facts) {
+                        const double* __restrict__ rounding, uint64* facts) {
     __shared__ uint64 found[2];
     if (threadIdx.x < 2) found[threadIdx.x] = 0;
     __syncthreads();
@@ -65,9 +60,9 @@ __global__ void relabel(const Code* __restrict__ codes, const int* __restrict__ 
             if (left > rounding[bin]) continue;  // NaN, where all costs are infinite, is not enough
         }
         const Code* row = codes + x * r;
-        const bool of_degree = sizes && (!weight || !mass);
-        const int64 deg = of_degree ? degree(group, row, offsets, r, sizes, shift) : 1;
-        const T w = weight ? weight[x] : static_cast<T>(deg);
+        const T w = weight  ? weight[x]
+                    : sizes ? static_cast<T>(degree(group, row, offsets, r, sizes, shift))
+                            : T(1);
         if (bin == NEW_ROW) bin = bin_of(w, edges, n_bins);
         Best<T> best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);
         const double margin = static_cast<double>(best.second) - static_cast<double>(best.cost);
@@ -81,26 +76,7 @@ __global__ void relabel(const Code* __restrict__ codes, const int* __restrict__ 
             slack[x] = static_cast<float>(left > LARGEST_SLACK ? LARGEST_SLACK : left);
             bins[x] = static_cast<unsigned char>(bin);
         }
-        if (best.k == old) continue;
-        ++moved;
-        if (!signed_counts) continue;
-        const int64 amount = multiplicity ? multiplicity[x] : 1;
-        const int64 heavy = mass ? mass[x] : deg * amount;
-        for (int i = group.lane; i < r; i += G) {
-            const Code code = row[i];
-            if (is_hole(code)) continue;
-            uint64* cells = counts + static_cast<int64>(offsets[i] + static_cast<int>(code)) * K;
-            atomicAdd(cells + old, static_cast<uint64>(-amount));
-            atomicAdd(cells + best.k, static_cast<uint64>(amount));
-            if (n_masses > 1) {
-                atomicAdd(masses + static_cast<int64>(i) * K + old, static_cast<uint64>(-heavy));
-                atomicAdd(masses + static_cast<int64>(i) * K + best.k, static_cast<uint64>(heavy));
-            }
-        }
-        if (n_masses == 1 && group.lane == 0) {
-            atomicAdd(masses + old, static_cast<uint64>(-heavy));
-            atomicAdd(masses + best.k, static_cast<uint64>(heavy));
-        }
+        moved += best.k != old;
     }
     if (group.lane == 0) {
         if (moved) atomicAdd(found, static_cast<uint64>(moved));

@@ -237,15 +237,8 @@ MUTANTS = [
     ("relabel", "return total > 1 ? total : 1;", "return total + 1;"),
     ("relabel", "if (best.cost == infinity<T>())", "if (false)"),
     ("relabel", "margin - rounding[bin]", "margin"),
-    ("relabel", "if (!signed_counts) continue;", ""),
-    ("relabel", "atomicAdd(cells + old, static_cast<uint64>(-amount));", ""),
-    ("relabel", "atomicAdd(cells + best.k, static_cast<uint64>(amount))", "cells[best.k] += amount"),
-    ("relabel", "if (is_hole(code)) continue;\n            uint64", "uint64"),
-    ("relabel", "n_masses == 1 && group.lane == 0", "n_masses == 1"),
-    ("relabel", "mass ? mass[x] : deg * amount", "mass ? mass[x] : deg"),
-    ("relabel", "multiplicity ? multiplicity[x] : 1", "1"),
     ("relabel", "atomicAdd(facts + threadIdx.x, found[threadIdx.x])", "facts[threadIdx.x] = found[threadIdx.x]"),
-    ("relabel", "++moved;", ""),
+    ("relabel", "moved += best.k != old;", "++moved;"),
     ("relabel", "x += group.stride) {\n        const int old", "x += 2 * group.stride) {\n        const int old"),
 ]
 

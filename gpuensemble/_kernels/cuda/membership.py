@@ -104,7 +104,10 @@ def count_masses(membership, labels, weight, mass, n_clusters):
 
 
 def count_moves(membership, rows, old, new, weight, n_clusters):
-    """Return by how much `count` changes where labels `old` become `new`; only `rows` are looked at, or all: None."""
+    """Return by how much `count` changes where labels `old` become `new`; only `rows` are looked at, or all: None.
+
+    Without `old` labels all rows are new.
+    """
     return _counted(membership, rows, old, new, weight, None, n_clusters)
 
 

@@ -1,5 +1,7 @@
 """This launches kernels/relabel.cu, with the names, arguments, labels and counts of cpu/kmeans/relabel.py."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from gpuensemble._kernels.cuda import membership as kernels
@@ -16,27 +18,17 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     import cupy
 
     (n, r), ((table, pitch), parts), codes = membership.codes.shape, tables, membership.codes
-    n_cells = membership.n_columns * n_clusters
-    # one array, which is cleared by one launch
-    sums = cupy.zeros(2 if anew else 2 + n_cells + rows.n_masses * n_clusters, np.int64)
-    counts, masses = sums[2 : 2 + n_cells].reshape(-1, n_clusters), sums[2 + n_cells :].reshape(-1, n_clusters)
+    old, facts = None if anew else state.labels.copy(), cupy.zeros(2, np.int64)
     given = (table, parts, np.int32(len(parts) == 1), np.int32(n_clusters), np.int32(pitch))
-    of_rows = [_of_each(values, n) for values in rows[:3]] + [_of_each(rows.sizes, membership.n_columns)]
+    of_rows = (_of_each(rows.weight, n), _of_each(rows.sizes, membership.n_columns), np.int32(rows.shift))
     bounds = (drift.edges, np.int32(len(drift.edges) - 1), drift.taken, drift.rounding)
     lanes, each = kernels.lanes_of(n_clusters)
     types = f"{TYPE[table.dtype.name]}, {kernels.CODE[codes.dtype.name]}, {lanes}, {each}"
     kernel = function(f"relabel<{types}>", "relabel.cu")
-    of_masses = (np.int32(rows.shift), np.int32(rows.n_masses))
-    written = (np.int32(not anew), counts, masses, sums[:2])
     start = (codes, membership.offsets, np.int64(n), np.int32(r))
-    kernel(
-        (grid(-(-n * lanes // kernels.ROW_THREADS)),),
-        (kernels.ROW_THREADS,),
-        (*start, *given, *of_rows, *of_masses, *state, *bounds, *written),
-    )
-    if anew:
-        counts, masses = _counted(membership, rows, state.labels, n_clusters)
-    return counts, masses, sums[:2]
+    arguments = (*start, *given, *of_rows, *state, *bounds, facts)
+    kernel((grid(-(-n * lanes // kernels.ROW_THREADS)),), (kernels.ROW_THREADS,), arguments)
+    return *_counted(membership, rows, old, state.labels, n_clusters), facts
 
 
 def _of_each(values, n):
@@ -44,19 +36,30 @@ def _of_each(values, n):
     return values if len(values) == n else np.uintp(0)
 
 
-def _counted(membership, rows, labels, n_clusters):
-    """Count a partition, and add up its masses."""
+def _counted(membership, rows, old, labels, n_clusters):
+    """Count a partition, and add up its masses; with `old` labels, by how much that changes."""
     import cupy
 
     multiplicity = rows.multiplicity if len(rows.multiplicity) == len(labels) else None
     if not rows.n_masses:
-        return kernels.count(membership, labels, multiplicity, n_clusters), cupy.empty((0, n_clusters), np.int64)
+        return _counts(membership, old, labels, multiplicity, n_clusters), cupy.empty((0, n_clusters), np.int64)
     mass = rows.mass if len(rows.mass) else _masses(membership, rows)
     if rows.n_masses > 1:
-        return kernels.count_masses(membership, labels, multiplicity, mass, n_clusters)
-    counts = kernels.count(membership, labels, multiplicity, n_clusters)
-    of_first = kernels.count(membership.partitions(0, 1), labels, mass, n_clusters)
-    return counts, of_first.sum(0, keepdims=True)
+        return kernels.count_moved_masses(membership, None, old, labels, multiplicity, mass, n_clusters)
+    counts = _counts(membership, old, labels, multiplicity, n_clusters)
+    return counts, _counts(_first(membership), old, labels, mass, n_clusters).sum(0, keepdims=True)
+
+
+def _first(membership):
+    """Return the first partition alone; nothing goes up for it."""
+    import cupy
+
+    codes, widths = cupy.ascontiguousarray(membership.codes[:, :1]), membership.widths[:1]
+    return SimpleNamespace(codes=codes, offsets=membership.offsets[:2], widths=widths, n_columns=int(widths[0]))
+
+
+def _counts(membership, old, labels, weight, n_clusters):
+    return kernels.count_moves(membership, None, old, labels, weight, n_clusters)
 
 
 def _masses(membership, rows):
