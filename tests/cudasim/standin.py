@@ -18,7 +18,6 @@ import sys
 import types
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs
 
 from cudasim import devices
 from cudasim.layouts import laid
@@ -239,8 +238,17 @@ def _refuse_duplicates(target, index):
 
 
 def _cholesky(matrix):
-    """The factor; where there is none, what was made of it, without a word: CuPy's default is not to wait for one."""
-    return np.tril(get_lapack_funcs("potrf", (matrix,))(matrix, lower=True)[0])
+    """CuPy's factor: of a matrix that is not positive definite it is no factor, and nothing says so."""
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        factor = np.tril(matrix)
+    for j in range(len(factor)):
+        pivot = factor[j, j] - factor[j, :j] @ factor[j, :j]
+        if not pivot > 0:
+            break
+        factor[j:, j] = (factor[j:, j] - factor[j:, :j] @ factor[j, :j]) / pivot**0.5
+    return factor
 
 
 OTHERWISE = {"cupy.linalg.cholesky": _cholesky}  # what NumPy does otherwise than CuPy

@@ -24,6 +24,8 @@ SOURCES |= {"count": source("counts.cu")}
 SOURCES |= {"lta_update": source("lta.cu")}
 SOURCES |= {"orthogonalise": source("jacobi.cu")}
 SOURCES |= dict.fromkeys(("pair_gram", "pair_multiply"), source("pairs.cu"))
+BATCHES = ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse", "judge")
+SOURCES |= dict.fromkeys(BATCHES, source("batches.cu"))
 C_TYPES = {
     "unsigned char": np.uint8,
     "unsigned short": np.uint16,

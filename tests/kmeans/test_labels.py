@@ -52,7 +52,8 @@ def run(xp, name, ensemble, multiplicity=None, **kwargs):
     codes, widths, n_clusters, start, mu = ensemble
     table = whole(membership(xp, codes, widths), multiplicity)
     problem = lloyd.Problem.of(table, make_costs(name, table, mu), n_clusters)
-    found = lloyd.lloyd(problem, lloyd.Given(xp.asarray(start)), **{"max_iter": 100} | kwargs)
+    options = {"max_iter": 100, "skip": True} | kwargs  # tables are small here: nothing would be left out by default
+    found = lloyd.lloyd(problem, lloyd.Given(xp.asarray(start)), **options)
     (labels,) = table.columns(lloyd.labels_of, (problem.costs, found.labelling), ("int32",))
     assert namespace(labels) is xp
     return Result(to_host(labels), found.objective, found.path, found.evaluated, found.converged)
@@ -159,6 +160,14 @@ def test_few_rows_are_evaluated_at_the_end(name, holes):
     np.testing.assert_array_equal(plain.labels, skipped.labels)
     assert set(plain.evaluated) == {1}
     assert min(skipped.evaluated) < 0.9
+
+
+def test_where_little_is_to_be_saved_all_rows_are_evaluated():
+    ensemble = larger()
+    by_default, skipped = run(np, "SEC", ensemble, skip=None), run(np, "SEC", ensemble)
+    assert set(by_default.evaluated) == {1}
+    assert min(skipped.evaluated) < 1
+    assert by_default.path == skipped.path
 
 
 @pytest.mark.parametrize("name", METHODS)

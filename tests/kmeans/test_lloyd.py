@@ -153,6 +153,18 @@ def test_a_run_goes_on_from_its_progress_and_tells_of_each_iteration():
             np.testing.assert_array_equal(labels_of(problem, resumed), labels_of(problem, whole))
 
 
+def test_little_work_is_done_whole():
+    """Rows are left out where there is more to do than to know which."""
+    case = Case(1, False, 5)
+    problem = case.problem(next(case.tables()))
+    work = N * len(WIDTHS) * case.n_clusters
+    for small, all_rows in ((work, True), (work - 1, False)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lloyd, "SMALL", small)
+            evaluated = lloyd.lloyd(problem, lloyd.Given(case.start), 100).evaluated
+        assert (set(evaluated) == {1}) == all_rows
+
+
 @pytest.mark.parametrize("method", ["category", "SEC"])
 def test_labels_and_confidence_at_the_end(method):
     case = Case(2, True, 5, method=method)
@@ -191,7 +203,9 @@ def test_four_numbers_of_an_iteration_come_back_to_the_host(method):
             sec = method == "SEC"
             costs = SECCosts.of(table, weighting) if sec else KCCCosts.of("category", False, table, weighting)
             problem, start = lloyd.Problem.of(table, costs, 3), lloyd.Given(device.arange(N, dtype="int32") % 3)
-            lloyd.lloyd(problem, start, 12, after_each=lambda _, marks=marks: marks.append(dataclasses.replace(TALLY)))
+            lloyd.lloyd(
+                problem, start, 12, True, after_each=lambda _, marks=marks: marks.append(dataclasses.replace(TALLY))
+            )
         found += [after - before for before, after in itertools.pairwise(marks)]
     assert {(one.reads, one.down, one.up) for one in found} == {(1, 32, 0)}
     assert len(found) > 5

@@ -29,6 +29,7 @@ from gpuensemble._kmeans.labels.statistics import (
 from gpuensemble._tables.blocks import Block, Lasting, Table, add, shared_on
 from gpuensemble.membership import Membership
 
+SMALL = 1 << 21  # additions: an iteration of no more takes less time than to know which rows can have moved
 MOVED_SHARE = 0.2  # up to this share of moved rows the next counts are updated, else made anew
 
 
@@ -135,13 +136,13 @@ def lloyd(
     problem: Problem,
     start: Any,
     max_iter: int,
-    skip: bool = True,
+    skip: bool | None = None,
     after_each: Callable[[Progress], None] = lambda progress: None,
 ) -> Progress:
     """Assign and update until the objective no longer falls.
 
-    `start` is a labelling, or the progress of a run that was cut off. Without `skip` rows that cannot have moved are
-    evaluated, too. It changes no label. Of an iteration the host reads four numbers.
+    `start` is a labelling, or the progress of a run that was cut off. `skip` says whether rows that cannot have moved
+    are left out; None leaves them out where that pays. It changes no label. The host reads four numbers an iteration.
     """
     table, costs, n_clusters, _ = problem
     if isinstance(start, Progress):
@@ -151,6 +152,8 @@ def lloyd(
         priced = problem.priced(statistics)
         progress = Progress(start, statistics, [float(priced.facts[0])], [])
     anew = True
+    if skip is None:
+        skip = table.n_rows * len(table.widths) * n_clusters > SMALL
     offsets = offsets_on(device_of(priced.facts), costs)
     bounds = DriftBounds(offsets, table.complete, costs.weights, costs.dtype, skip)
     while len(progress.evaluated) < max_iter and not progress.converged:

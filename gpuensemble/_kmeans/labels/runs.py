@@ -23,7 +23,7 @@ def best_run(
     *,
     checkpoint: Checkpoint | None = None,
     show: Callable = lambda n, **facts: None,
-    skip: bool = True,
+    skip: bool | None = None,
 ) -> Progress:
     """Run Lloyd's iteration from each start; the run with the least objective wins, the earlier of equals.
 
@@ -41,7 +41,7 @@ def best_run(
         Where the state is saved every few iterations, and resumed from.
     show : function
         Called with how many iterations are done, of `max_iter` for each run, and with facts about them.
-    skip : bool
+    skip : bool, optional
         As in `lloyd`.
     """
     saved = Saved(seeds.entropy, 0, None, None)

@@ -39,7 +39,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
     cluster_weight: Any
     centers_: Array
     evaluated_: list[float]
-    _skip: bool = True  # whether rows that cannot move are left out
+    _skip: bool | None = None  # whether rows that cannot move are left out; None: where it pays
 
     def _fit(self, source: Source) -> None:
         start = self._checked_start(source.table)
