@@ -22,6 +22,7 @@ from gpuensemble.membership import Membership
 
 CHUNK_ROWS = {"cpu": 1 << 15, "cuda": 1 << 18}  # rows embedded at a time: little memory, or few launches
 SAMPLE_ROWS = 100_000  # rows at most that k-means sees where it finds the labels
+STARTS, FEW_ROWS = 10, 50  # of k-means, where a cluster has fewer rows than that; else there is one
 START_ROWS, START_ROWS_PER_CLUSTER = 20_000, 400  # where another method goes on from them, the larger of both
 PART_ROWS, PART_SHARE = 10_000, 10  # rows, or so small a part of all, that the eigenvectors come from at first
 PIVOT_ROWS, PIVOT_ROWS_PER_CLUSTER = 4096, 64  # rows that the first centres are chosen from, the larger of both
@@ -115,7 +116,7 @@ def cut(
     graph: Graph,
     n_clusters: int,
     rng: Any,
-    n_init: int = 1,
+    n_init: int | None = None,
     dtype: str = "float64",
     n_vectors: int | None = None,
     last: bool = False,
@@ -123,6 +124,8 @@ def cut(
     """Cut a graph by k-means on the directions of its embedded rows, of a sample of them where there are many.
 
     There are as many eigenvectors as clusters by default. The sample is larger if no other method comes after (`last`).
+    By default there is one start of k-means, or STARTS of them where a cluster has few rows: there the first one
+    often ends higher.
     """
     projection = _embedding(table, graph, n_vectors or n_clusters, rng)
     most = SAMPLE_ROWS if last else max(START_ROWS, START_ROWS_PER_CLUSTER * n_clusters)
@@ -133,6 +136,8 @@ def cut(
     else:
         weight = Membership(merged.group[:, None], [len(merged.multiplicity)], device=table.device).sizes(weight)
     points = products.gather_sum(merged.membership, projection)
+    if n_init is None:
+        n_init = STARTS if len(points) < FEW_ROWS * n_clusters else 1
     with one_blas_thread():  # products of a few columns: more threads would only wait for each other
         centers = _centers(points, n_clusters, rng, weight.astype("float64"), n_init)
         tables = CostTables(*map(to_host, (-2 * projection @ centers.T, (centers**2).sum(1)[None])))

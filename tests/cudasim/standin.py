@@ -66,6 +66,9 @@ class ndarray:
         self.memory.use()
         return _wrap(laid(name, found, (self.host, *given), {}))
 
+    def __deepcopy__(self, _memo):
+        return self.copy()
+
     def __len__(self):
         return len(self.host)
 
