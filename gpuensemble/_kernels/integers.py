@@ -7,6 +7,7 @@ from gpuensemble._array.coding import Coded, code_dtype
 from gpuensemble._kernels.cpu.compiling import kernel
 
 LARGE = 1 << 18  # labels; NumPy looks fewer up sooner than a kernel is loaded
+HUGE = 1 << 23  # labels; of fewer the largest one is found sooner than marks of all that there might be are read
 WIDEST, CELLS = 1 << 16, 1 << 25  # of the labels of a partition, and of all look-ups
 SPAN = 1 << 15  # rows that a thread takes at a time
 
@@ -46,6 +47,8 @@ def _seen(labels, width):
         seen = np.zeros((r, high + 2), np.bool_)
         seen[np.arange(r), labels.astype(np.intp) + 1] = True
         return seen
+    if labels.size < HUGE:
+        width = min(width, max(int(labels.max()) + 2, 2))
     seen = np.zeros((r, width), np.bool_)
     if not seen.size or not _over_rows(len(labels), lambda first, last: _mark(labels, seen, first, last)):
         return None

@@ -75,21 +75,12 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     starts = (membership.offsets[:-1].astype(np.int64) * n_clusters).view(np.uint64)
     masses = np.zeros((n_threads, rows.n_masses, n_clusters), np.int64)
     facts = np.zeros((n_threads, 2), np.int64)
-
-    def task(queue, number):
-        _relabel(
-            codes_of(membership),
-            (tiles, parts, n_clusters),
-            shortened,
-            rows,
-            state,
-            drift,
-            (counts[number], masses[number], facts[number], anew, starts),
-            room_for(tiles, shortened),
-            queue,
-        )
-
-    sharing.together(task, n_threads)
+    shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift)
+    sharing.together(
+        _relabel,
+        shared,
+        [((*sums, anew, starts), room_for(tiles, shortened)) for sums in zip(counts, masses, facts, strict=True)],
+    )
     return counts.sum(0).reshape(-1, n_clusters), masses.sum(0), facts.sum(0)
 
 

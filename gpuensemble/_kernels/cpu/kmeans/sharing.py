@@ -5,7 +5,6 @@ A kernel is called once a thread, whatever the number of spans, and a thread tha
 
 from collections.abc import Callable
 from concurrent.futures import wait
-from typing import Any
 
 import numpy as np
 from numba import types
@@ -14,12 +13,15 @@ from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.vector import generator, intrinsic, typed
 
 
-def together(task: Callable[[Any, int], None], n_tasks: int) -> None:
-    """Call task(queue, number) in so many threads at once, this one among them; `queue` is what they share."""
+def together(kernel: Callable, shared: tuple, own: list[tuple]) -> None:
+    """Call kernel(*shared, *own arguments, queue) in a thread for each, this one among them; they share the queue.
+
+    All arguments are there before the first call: a thread that makes some waits for Python, and others for it.
+    """
     queue = np.zeros(1, np.int64)
-    others = [threads.pool().submit(task, queue, number) for number in range(1, n_tasks)]
+    others = [threads.pool().submit(kernel, *shared, *some, queue) for some in own[1:]]
     try:
-        task(queue, 0)
+        kernel(*shared, *own[0], queue)
     finally:
         wait(others)
     for other in others:
