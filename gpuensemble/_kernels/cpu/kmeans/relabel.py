@@ -71,17 +71,17 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     n, r = membership.codes.shape
     tiles, parts, shortened = tables
     n_threads = sharing.n_threads(n * r, ALONE)
-    counts = np.zeros((n_threads, membership.n_columns * n_clusters), np.int64)
+    counts = sharing.apart(n_threads, (membership.n_columns * n_clusters,))
     starts = (membership.offsets[:-1].astype(np.int64) * n_clusters).view(np.uint64)
-    masses = np.zeros((n_threads, rows.n_masses, n_clusters), np.int64)
-    facts = np.zeros((n_threads, 2), np.int64)
+    masses = sharing.apart(n_threads, (rows.n_masses, n_clusters))
+    facts = sharing.apart(n_threads, (2,))
     shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift)
     sharing.together(
         _relabel,
         shared,
         [((*sums, anew, starts), room_for(tiles, shortened)) for sums in zip(counts, masses, facts, strict=True)],
     )
-    return counts.sum(0).reshape(-1, n_clusters), masses.sum(0), facts.sum(0)
+    return sum(counts).reshape(-1, n_clusters), sum(masses), sum(facts)
 
 
 def room_for(tiles, shortened):

@@ -3,6 +3,7 @@
 A kernel is called once a thread, whatever the number of spans, and a thread that began late takes fewer of them.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import wait
 
@@ -10,6 +11,7 @@ import numpy as np
 from numba import types
 
 from gpuensemble._array import threads
+from gpuensemble._kernels.cpu.tiles import LINE
 from gpuensemble._kernels.cpu.vector import generator, intrinsic, typed
 
 
@@ -31,6 +33,13 @@ def together(kernel: Callable, shared: tuple, own: list[tuple]) -> None:
 def n_threads(work: int, least: int) -> int:
     """Return how many threads are worth waking for so much work, of which a thread must have `least`."""
     return 1 if threads.inside() else max(1, min(threads.count(), work // least))
+
+
+def apart(n_threads: int, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Make zeros for each thread, in int64, no two of which share a cache line: each would wait for the other's."""
+    size, line = math.prod(shape), LINE // 8
+    room = np.zeros((n_threads, size + 2 * line), np.int64)
+    return [row[line : line + size].reshape(shape) for row in room]
 
 
 @intrinsic
