@@ -130,7 +130,8 @@ def _cut_groups(ensemble: Ensemble, n_clusters: int, n_groups: int, weight: Any)
     table, n_groups = ensemble.table, min(n_groups, ensemble.table.n_rows)
     graph = bipartite.of_samples_and_clusters(table, weight, DAMPING)
     n_vectors = min(table.n_columns, n_clusters + (n_clusters + 1) // 2)
-    grouped = bipartite.cut(table, graph, n_groups, ensemble.rng, n_vectors=n_vectors, last=True)
+    # one start: groups only have to be small, and of several that end alike rounding would choose the numbers
+    grouped = bipartite.cut(table, graph, n_groups, ensemble.rng, 1, n_vectors=n_vectors, last=True)
     counts, sizes = table.total(count_labels, grouped, grouped.n_clusters)
     used = sizes > 0
     counts, sizes, number = counts[:, used].astype("float64"), sizes[used], used.cumsum() - 1
