@@ -71,7 +71,8 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     n, r = membership.codes.shape
     tiles, parts, shortened = tables
     n_threads = sharing.n_threads(n * r, ALONE)
-    counts = sharing.apart(n_threads, (membership.n_columns * n_clusters,))
+    n_cells = membership.n_columns * n_clusters
+    counts = sharing.apart(n_threads, (n_cells + 1,))  # the last one is for holes
     starts = (membership.offsets[:-1].astype(np.int64) * n_clusters).view(np.uint64)
     masses = sharing.apart(n_threads, (rows.n_masses, n_clusters))
     facts = sharing.apart(n_threads, (2,))
@@ -81,7 +82,7 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
         shared,
         [((*sums, anew, starts), room_for(tiles, shortened)) for sums in zip(counts, masses, facts, strict=True)],
     )
-    return sum(counts).reshape(-1, n_clusters), sum(masses), sum(facts)
+    return sum(counts)[:n_cells].reshape(-1, n_clusters), sum(masses), sum(facts)
 
 
 def room_for(tiles, shortened):
@@ -176,8 +177,8 @@ def _degrees(given, rows, chosen, m):
     for j in range(m):
         x, total = chosen[j], 0
         for i in range(codes.shape[1]):
-            if hole is None or codes[x, i] != hole:
-                total += sizes[offsets[i] + codes[x, i]]
+            seen = 1 if hole is None else np.int64(codes[x, i] != hole)
+            total += seen * sizes[offsets[i] + seen * codes[x, i]]
         found[j] = max((total + ((1 << shift) >> 1)) >> shift, 1)
     return found
 
@@ -232,11 +233,14 @@ def _add(given, rows, chosen, m, labels, sign, counting):
     codes, hole, _ = given
     cells, masses, _, _, starts = counting
     multiplicity, step, n_clusters = rows.multiplicity, min(1, len(rows.multiplicity) - 1), np.uintp(masses.shape[1])
+    spare = np.uintp(len(cells) - 1)
     for j in range(m):
         row, k, amount = codes[chosen[j]], np.uintp(labels[j]), sign * multiplicity[chosen[j] * step]
         for i in range(len(row)):
-            if hole is None or row[i] != hole:
-                cells[starts[i] + np.uintp(row[i]) * n_clusters + k] += amount
+            cell = starts[i] + np.uintp(row[i]) * n_clusters + k
+            if hole is not None:  # no branch on what no processor could foresee
+                cell = spare + np.uintp(row[i] != hole) * (cell - spare)
+            cells[cell] += amount
     if len(masses):
         _add_masses(given, rows, chosen, m, labels, sign, masses)
 
@@ -252,5 +256,5 @@ def _add_masses(given, rows, chosen, m, labels, sign, masses):
         x = chosen[j]
         amount = sign * (mass[x] if known else degrees[j] * multiplicity[x * step])
         for i in range(len(masses)):
-            if len(masses) == 1 or hole is None or codes[x, i] != hole:
-                masses[i, labels[j]] += amount
+            seen = 1 if len(masses) == 1 or hole is None else np.int64(codes[x, i] != hole)
+            masses[i, labels[j]] += seen * amount
