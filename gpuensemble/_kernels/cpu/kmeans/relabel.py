@@ -82,7 +82,8 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
         shared,
         [((*sums, anew, starts), room_for(tiles, shortened)) for sums in zip(counts, masses, facts, strict=True)],
     )
-    return sum(counts)[:n_cells].reshape(-1, n_clusters), sum(masses), sum(facts)
+    counts, masses, facts = (np.sum(parts, axis=0) for parts in (counts, masses, facts))
+    return counts[:n_cells].reshape(-1, n_clusters), masses, facts
 
 
 def room_for(tiles, shortened):
