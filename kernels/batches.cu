@@ -44,8 +44,7 @@ struct Warps {
 // Bytes per row of m entries: 12 m (double) and 8 C written from and to device memory; 8 m C of the table, which the L2
 // cache serves as long as the table fits there (d = 10,000 and C = 30 in double: 2.4 MB). The L2 bandwidth limits it.
 // A block of dense rows would write and read 8 d per row (d = 10,000, m = 60: 160,000 bytes instead of 720), and
-// multiply zeros. cuSPARSE's product moves the same bytes as this one; its additions have no fixed order by default, and
-// the sums of it would differ from run to run.
+// multiply zeros. A library's sparse product has the same bytes to move; here the order of the additions is known.
 template <typename T>
 __global__ void csr_scores(const T* __restrict__ data, const int* __restrict__ indices,
                            const int64* __restrict__ indptr, int64 begin, int64 n_rows, const T* __restrict__ table,

@@ -3,22 +3,7 @@
 // gpuensemble/_kernels/cuda/pce/holes.py compiles this file with NVRTC and launches it; cpu/pce/holes.py has the same
 // function on the CPU, with the same bits: every operation is rounded once (--fmad=false), in the same order.
 
-#ifndef DYNAMIC_SHARED  // a compiler for the CPU brings its own
-#define DYNAMIC_SHARED(type, name)                                   \
-    extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
-    type* name = reinterpret_cast<type*>(dynamic_shared)
-#endif
-
-typedef long long int64;
-
-template <typename Code>
-__device__ bool is_hole(Code code) {
-    return code == static_cast<Code>(-1);
-}
-
-template <typename T> __device__ T infinity();
-template <> __device__ float infinity<float>() { return __int_as_float(0x7f800000); }
-template <> __device__ double infinity<double>() { return __longlong_as_double(0x7ff0000000000000LL); }
+#include "rows.cu"
 
 // codes, n x r: where `observed` has a hole, the label c of least lengths[c] - 2 rest . rotations[c], with rest = the
 // row of `points` less the rows of `weighted` of its other labels; the lowest of equals. One partition after another, so

@@ -5,23 +5,11 @@
 //
 // offsets, r + 1: partition i owns the rows offsets[i] .. offsets[i + 1] - 1 of a C x K table, K_i of them.
 
-#ifndef DYNAMIC_SHARED  // a compiler for the CPU brings its own
-#define DYNAMIC_SHARED(type, name)                                   \
-    extern __shared__ __align__(16) unsigned char dynamic_shared[]; \
-    type* name = reinterpret_cast<type*>(dynamic_shared)
-#endif
-
-typedef long long int64;
-typedef unsigned long long uint64;
+#include "rows.cu"
 
 constexpr unsigned WARP = 0xffffffffu;
 constexpr double EPSILON = 2.220446049250313e-16;
 constexpr int SWEEPS = 40;  // of Jacobi's method at most
-
-template <typename Code>
-__device__ bool is_hole(Code code) {
-    return code == static_cast<Code>(-1);
-}
 
 // out[c - offsets[first], d] += weight of the rows in column c, of a partition from `first` to before `last`, and in
 // column d of any partition: those rows of H.T @ diag(weight) @ H, in integers. `weight` may be null: all 1.

@@ -84,7 +84,7 @@ MUTANTS = [
     ("wrong result", "holes", "end = offsets[i + 1]", "end = offsets[i + 1] - 1"),
     ("race", "holes", "if (lane == 0) row[i]", "row[i]"),
     ("wrong result", "holes", "(best - begin)", "(best)"),
-    ("wrong result", "holes", "step /= 2) {", "step /= 4) {"),
+    ("wrong result", "holes", "step /= 2) {\n                const T c", "step /= 4) {\n                const T c"),
     # count_pairs
     ("wrong result", "count_pairs", "task += gridDim.y", "task += 2 * gridDim.y"),
     ("out of bounds", "count_pairs", "(offsets[i] - offsets[first]) * offsets[r]", "(offsets[i]) * offsets[r]"),
