@@ -48,15 +48,15 @@ def iterations(table, k):
     """Seconds of each iteration."""
     import numpy as np
 
-    from gpuensemble._kmeans.labels import lloyd
+    from gpuensemble._kmeans.labels import labellings, lloyd
     from gpuensemble._kmeans.labels.costs import SECCosts
     from gpuensemble._kmeans.labels.weights import Weighting
 
     costs = SECCosts.of(table, Weighting(np.ones(len(table.widths)), None, "float64"))
-    start = lloyd.Given(np.random.default_rng(0).integers(0, k, table.n_rows).astype("int32"))
+    start = labellings.Given(np.random.default_rng(0).integers(0, k, table.n_rows).astype("int32"))
     problem = lloyd.Problem.of(table, costs, k)
     times = [time.perf_counter()]
-    lloyd.lloyd(problem, start, ITERATIONS + 1, skip=False, after_each=lambda _: times.append(time.perf_counter()))
+    lloyd.lloyd(problem, start, ITERATIONS + 1, skip=False, after_each=lambda *_: times.append(time.perf_counter()))
     return [after - before for before, after in itertools.pairwise(times[1:])]
 
 

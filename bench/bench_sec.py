@@ -30,14 +30,14 @@ def ours(m, start, k, max_iter=300, skip=True):
     """One run of Lloyd's iteration: its labels, and the share of rows evaluated in each iteration."""
     import numpy as np
 
-    from gpuensemble._kmeans.labels import lloyd
+    from gpuensemble._kmeans.labels import labellings, lloyd
     from gpuensemble._kmeans.labels.costs import SECCosts
     from gpuensemble._kmeans.labels.weights import Weighting
     from gpuensemble._tables import blocks
 
     table = blocks.whole(m)
     costs = SECCosts.of(table, Weighting(np.ones(len(m.widths)), None, "float64"))
-    run = lloyd.lloyd(lloyd.Problem.of(table, costs, k), lloyd.Given(start), max_iter, skip)
+    run = lloyd.lloyd(lloyd.Problem.of(table, costs, k), labellings.Given(start), max_iter, skip)
     return *table.columns(lloyd.labels_of, (costs, run.labelling), ("int32",)), run.evaluated
 
 

@@ -49,14 +49,28 @@ def spans(n: int, size: int) -> list[slice]:
 
 
 def over_spans(n: int, size: int, task: Callable[[int, int], None], alone: bool) -> None:
-    """Call task(first, last) over 0 .. n - 1: the pool does it in spans of `size`; `alone` does it here, in one.
+    """Call task(first, last) over 0 .. n - 1, in spans of `size`, here and in the pool; `alone` does it here, in one.
 
     Inside of the pool it is done here, too: the pool must not wait for itself.
     """
     if alone or count() == 1 or inside():
         task(0, n)
         return
-    list(pool().map(lambda span: task(span.start, span.stop), spans(n, size)))
+    all_spans = spans(n, size)
+    left = iter(all_spans)  # whoever is free takes the next one
+
+    def work() -> None:
+        for span in left:
+            task(span.start, span.stop)
+
+    others = [pool().submit(work) for _ in range(min(count(), len(all_spans)) - 1)]
+    try:
+        work()
+    finally:
+        begun = [other for other in others if not other.cancel()]
+        wait(begun)
+    for other in begun:
+        other.result()
 
 
 def each(function: Callable, *arguments: Iterable) -> Iterator:

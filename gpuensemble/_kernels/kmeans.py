@@ -1,7 +1,8 @@
 """These are the steps of k-means over labels on the device of their arrays, unchecked; start with `relabel`.
 
 An iteration is `price` (tables of costs from counts), `drift` (what they take off the margins of rows) and `relabel`
-(new labels, and what that adds to the counts). On a device nothing of it comes back to the host.
+(new labels, and what that adds to the counts). On a device nothing of it comes back to the host. On the CPU `iterate`
+does several iterations in one call.
 """
 
 from typing import Any
@@ -9,11 +10,26 @@ from typing import Any
 from gpuensemble._array.devices import Array, device_of
 from gpuensemble._kernels.cpu.kmeans import pricing as cpu_pricing
 from gpuensemble._kernels.cpu.kmeans import relabel as cpu
+from gpuensemble._kernels.cpu.kmeans.iterate import Limits, Method, iterate
 from gpuensemble._kernels.cpu.kmeans.relabel import NEW, Drift, RowFacts, State
 from gpuensemble._kernels.cuda import pricing as cuda_pricing
 from gpuensemble._kernels.cuda import relabel as cuda
 
-__all__ = ["NEW", "Drift", "RowFacts", "State", "drift", "prepared", "price", "relabel"]
+KINDS = cpu_pricing.KINDS
+__all__ = [
+    "KINDS",
+    "NEW",
+    "Drift",
+    "Limits",
+    "Method",
+    "RowFacts",
+    "State",
+    "drift",
+    "iterate",
+    "prepared",
+    "price",
+    "relabel",
+]
 
 
 def price(kind: str, counts: Array, *arguments: Any) -> tuple[Array, Array, Array]:

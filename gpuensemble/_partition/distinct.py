@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from gpuensemble._array.devices import to_device, to_host
 from gpuensemble._kernels import products
 from gpuensemble._kernels.cpu.graphs import linkage as average
-from gpuensemble._kmeans.labels.lloyd import Given
+from gpuensemble._kmeans.labels.labellings import Given
 from gpuensemble._partition import linkage, votes
 from gpuensemble._tables.blocks import InMemory, Table
 from gpuensemble.membership import Membership

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from gpuensemble._array.devices import to_host
-from gpuensemble._kmeans.labels.lloyd import Given, Renumbered
+from gpuensemble._kmeans.labels.labellings import Given, Renumbered
 from gpuensemble._kmeans.labels.statistics import CostTables
 from gpuensemble._partition.bipartite import Embedded
 from gpuensemble._partition.votes import Voted

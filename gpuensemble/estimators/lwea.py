@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuensemble._array import checks
 from gpuensemble._kernels.cpu.graphs import linkage as average
-from gpuensemble._kmeans.labels.lloyd import Renumbered
+from gpuensemble._kmeans.labels.labellings import Renumbered
 from gpuensemble._kmeans.labels.weights import UNIT, entropy_weights
 from gpuensemble._partition import bipartite, linkage, votes
 from gpuensemble._partition.distinct import Distinct

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gpuensemble._kmeans.labels import checkpoint, lloyd
+from gpuensemble._kmeans.labels import checkpoint, labellings, lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
 from gpuensemble._kmeans.labels.runs import Starts, best_run
 from gpuensemble._kmeans.labels.statistics import Statistics
@@ -27,7 +27,7 @@ def progress_of(problem, rng, n_iter=3, converged=False, fillers=()):
     made, now = (
         Statistics(rng.integers(0, 9, (9, 3)), None if masses is None else rng.integers(1, 99, masses)) for _ in "12"
     )
-    labelling = lloyd.ByCosts(made, problem.priced(made).tables, fillers)
+    labelling = labellings.ByCosts(made, problem.priced(made).tables, fillers)
     return lloyd.Progress(labelling, now, rng.random(n_iter + 1).tolist(), rng.random(n_iter).tolist(), converged)
 
 
@@ -58,7 +58,7 @@ def test_what_is_saved_is_loaded(name, converged, tmp_path):
 
 def test_a_start_before_its_first_iteration_begins_again(tmp_path):
     problem, path = problem_of(), str(tmp_path / "state")
-    begun = progress_of(problem, np.random.default_rng(0))._replace(labelling=lloyd.Given(np.zeros(40, "int32")))
+    begun = progress_of(problem, np.random.default_rng(0))._replace(labelling=labellings.Given(np.zeros(40, "int32")))
     checkpoint.save(path, "key", checkpoint.Saved([1, 2], 0, begun, None))
     assert checkpoint.load(path, "key", problem) == checkpoint.Saved([1, 2], 0, None, None)
 
@@ -67,9 +67,9 @@ def test_a_state_is_written_every_fifth_iteration_and_at_the_end(tmp_path, monke
     problem, rng, written = problem_of(), np.random.default_rng(0), []
     monkeypatch.setattr(checkpoint, "save", lambda path, key, saved: written.append(len(saved.current.evaluated)))
     file = checkpoint.Checkpoint("path", "key", False)
-    file.note(checkpoint.Saved(0, 0, None, None))
+    file.note(checkpoint.Saved(0, 0, None, None), 1)
     for n_iter in range(1, 13):
-        file.note(checkpoint.Saved(0, 0, progress_of(problem, rng, n_iter, n_iter == 12), None))
+        file.note(checkpoint.Saved(0, 0, progress_of(problem, rng, n_iter, n_iter == 12), None), 1)
     assert written == [5, 10, 12]
 
 
@@ -139,17 +139,16 @@ def test_keys_know_rows_widths_weights_and_names():
 def test_the_best_run_is_the_one_with_the_least_objective_and_the_first_of_equals():
     problem, seeds = problem_of(), np.random.SeedSequence(4)
     starts = [np.random.default_rng(i).integers(0, 3, 40).astype("int32") for i in range(5)]
-    alone = [lloyd.lloyd(problem, lloyd.Given(start), 100) for start in starts]
+    alone = [lloyd.lloyd(problem, labellings.Given(start), 100) for start in starts]
     objectives = [run.objective for run in alone]
     for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 1]):
-        labellings = [lloyd.Given(starts[i]) for i in order]
-        left = iter(labellings)
+        left = iter([labellings.Given(starts[i]) for i in order])
         found = best_run(problem, Starts(len(order), lambda rng, left=left: next(left)), 100, seeds)
         assert found.objective == min(objectives[i] for i in order)
     for first, second in ((starts[0], (starts[0] + 1) % 3), ((starts[0] + 1) % 3, starts[0])):  # with other names
-        left = iter([lloyd.Given(first), lloyd.Given(second)])
+        left = iter([labellings.Given(first), labellings.Given(second)])
         found = best_run(problem, Starts(2, lambda rng, left=left: next(left)), 100, seeds)
-        expected = lloyd.lloyd(problem, lloyd.Given(first), 100)
+        expected = lloyd.lloyd(problem, labellings.Given(first), 100)
         assert found.path == expected.path
         np.testing.assert_array_equal(found.statistics.counts, expected.statistics.counts)
 
@@ -161,13 +160,13 @@ def test_runs_go_on_from_where_they_were_saved(tmp_path, monkeypatch):
 
     def start(rng):
         drawn.append(rng.integers(0, 3, 40).astype("int32"))
-        return lloyd.Given(drawn[-1])
+        return labellings.Given(drawn[-1])
 
     noted, path = [], str(tmp_path / "state")
     plain = best_run(problem, Starts(4, start), 100, seeds)
     assert len(drawn) == 4
     file = checkpoint.Checkpoint(path, "key", False)
-    monkeypatch.setattr(checkpoint.Checkpoint, "note", lambda self, saved: noted.append(saved))
+    monkeypatch.setattr(checkpoint.Checkpoint, "note", lambda self, saved, n_new: noted.append(saved))
     assert best_run(problem, Starts(4, start), 100, seeds, checkpoint=file).path == plain.path
     assert {saved.run for saved in noted} == {0, 1, 2, 3}
     assert all((saved.best is None) == (saved.run == 0) for saved in noted)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.cluster import KMeans
 
 from gpuensemble._array.devices import namespace, to_host
-from gpuensemble._kmeans.labels import lloyd, seeding
+from gpuensemble._kmeans.labels import labellings, lloyd, seeding
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting, entropy_weights
 from gpuensemble._tables.blocks import whole
@@ -53,7 +53,7 @@ def run(xp, name, ensemble, multiplicity=None, **kwargs):
     table = whole(membership(xp, codes, widths), multiplicity)
     problem = lloyd.Problem.of(table, make_costs(name, table, mu), n_clusters)
     options = {"max_iter": 100, "skip": True} | kwargs  # tables are small here: nothing would be left out by default
-    found = lloyd.lloyd(problem, lloyd.Given(xp.asarray(start)), **options)
+    found = lloyd.lloyd(problem, labellings.Given(xp.asarray(start)), **options)
     (labels,) = table.columns(lloyd.labels_of, (problem.costs, found.labelling), ("int32",))
     assert namespace(labels) is xp
     return Result(to_host(labels), found.objective, found.path, found.evaluated, found.converged)

@@ -9,7 +9,7 @@ import pytest
 from cudasim import standin
 from cudasim.shim import ShimModule, gxx
 from cudasim.tally import TALLY
-from gpuensemble._kmeans.labels import lloyd
+from gpuensemble._kmeans.labels import labellings, lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables import blocks
@@ -100,7 +100,7 @@ def test_a_run_is_the_literal_one_in_any_blocks(method, weighted, used, max_iter
         for table in case.tables():
             problem = case.problem(table)
             for skip in (False, True):
-                found = lloyd.lloyd(problem, lloyd.Given(case.start), max_iter, skip)
+                found = lloyd.lloyd(problem, labellings.Given(case.start), max_iter, skip)
                 np.testing.assert_allclose(found.path, path, rtol=1e-9)
                 found_labels = labels_of(problem, found)
                 assert case.objective(found_labels) == pytest.approx(path[-1], rel=1e-9)
@@ -116,8 +116,8 @@ def test_rows_on_their_centre_or_without_weight_fill_no_cluster(times):
     costs = KCCCosts.of("category", False, table, Weighting(np.ones(1), None, "float64"))
     problem = lloyd.Problem.of(table, costs, 4)
     labels = np.array([0, 0, 1, 1, 1, 1], "int32")[: table.n_rows]
-    statistics = lloyd._statistics(problem, lloyd.Given(labels))
-    by_costs = lloyd.ByCosts(statistics, problem.priced(statistics).tables)
+    statistics = lloyd._statistics(problem, labellings.Given(labels))
+    by_costs = labellings.ByCosts(statistics, problem.priced(statistics).tables)
     found = lloyd._costliest(table.block, costs, by_costs, 5)
     assert [row for _, row in found] == [(2,), (1,)]
     np.testing.assert_allclose([cost / costs.scale for cost, _ in found], [8 / 9, 2 / 9])
@@ -132,19 +132,29 @@ def test_counts_that_are_updated_are_those_that_are_made_anew(share, monkeypatch
     monkeypatch.setattr(lloyd, "step", lambda *args: anew.append(args[-1]) or step(*args))
     for method in ("category", "SEC"):
         case = Case(0, True, 5, method=method)
-        anew.clear()
-        found = lloyd.lloyd(case.problem(next(case.tables())), lloyd.Given(case.start), 100)
-        np.testing.assert_allclose(found.path, case.literal(100)[1], rtol=1e-9)
+        for table in case.tables():
+            anew.clear()
+            found = lloyd.lloyd(case.problem(table), labellings.Given(case.start), 100)
+            np.testing.assert_allclose(found.path, case.literal(100)[1], rtol=1e-9)
         assert anew[0]
-        assert all(anew[:-1]) if share == 0 else not any(anew[1:]) if share == 1 else not all(anew)
+        assert all(anew[: 1 - len(BOUNDS)]) if share == 0 else not all(anew)
+        assert share < 1 or not any(anew[len(BOUNDS) - 1 :])
 
 
-def test_a_run_goes_on_from_its_progress_and_tells_of_each_iteration():
+@pytest.mark.parametrize("at_once", [1, 3, 100])  # iterations in memory
+def test_a_run_goes_on_from_its_progress_and_tells_of_each_iteration(at_once, monkeypatch):
+    monkeypatch.setattr(lloyd, "AT_ONCE", at_once * N * len(WIDTHS))
     case = Case(1, True, 3)
     for table in case.tables():
-        problem, seen = case.problem(table), []
-        whole = lloyd.lloyd(problem, lloyd.Given(case.start), 100, after_each=seen.append)
-        assert [len(progress.evaluated) for progress in seen] == list(range(1, len(whole.evaluated) + 1))
+        problem, seen, new = case.problem(table), [], []
+
+        def note(progress, n_new, seen=seen, new=new):
+            seen.append(progress)
+            new.append(n_new)
+
+        whole = lloyd.lloyd(problem, labellings.Given(case.start), 100, after_each=note)
+        assert [len(progress.evaluated) for progress in seen] == np.cumsum(new).tolist()
+        assert max(new) <= (at_once if isinstance(table, blocks.InMemory) else 1)
         assert seen[-1] is whole
         assert [progress.converged for progress in seen].index(True) == len(seen) - 1
         for progress in seen:
@@ -161,7 +171,7 @@ def test_little_work_is_done_whole():
     for small, all_rows in ((work, True), (work - 1, False)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lloyd, "SMALL", small)
-            evaluated = lloyd.lloyd(problem, lloyd.Given(case.start), 100).evaluated
+            evaluated = lloyd.lloyd(problem, labellings.Given(case.start), 100).evaluated
         assert (set(evaluated) == {1}) == all_rows
 
 
@@ -171,13 +181,16 @@ def test_labels_and_confidence_at_the_end(method):
     costs = np.sort(case.costs(case.start), axis=1)
     for table in case.tables():
         problem = case.problem(table)
-        statistics = lloyd._statistics(problem, lloyd.Given(case.start))
-        by_costs = lloyd.ByCosts(statistics, problem.priced(statistics).tables)
-        for labelling, expected in ((None, case.costs(case.start).argmin(1)), (lloyd.Given(case.start), case.start)):
+        statistics = lloyd._statistics(problem, labellings.Given(case.start))
+        by_costs = labellings.ByCosts(statistics, problem.priced(statistics).tables)
+        for labelling, expected in (
+            (None, case.costs(case.start).argmin(1)),
+            (labellings.Given(case.start), case.start),
+        ):
             found, confidence = table.columns(lloyd.finish, (problem.costs, labelling, by_costs), ("int32", "float64"))
             np.testing.assert_array_equal(found, expected)
             np.testing.assert_allclose(confidence, 1 - costs[:, 0] / costs[:, 1], rtol=1e-9, atol=1e-9)
-        renumbered = lloyd.Renumbered(lloyd.Given(case.start), np.array([3, 0, 4, 1, 2], "int32"))
+        renumbered = labellings.Renumbered(labellings.Given(case.start), np.array([3, 0, 4, 1, 2], "int32"))
         (found,) = table.columns(lloyd.labels_of, (problem.costs, renumbered), ("int32",))
         np.testing.assert_array_equal(found, np.array([3, 0, 4, 1, 2])[case.start])
 
@@ -202,9 +215,9 @@ def test_four_numbers_of_an_iteration_come_back_to_the_host(method):
             table, weighting = blocks.whole(m), Weighting(np.ones(len(WIDTHS)), None, "float64")
             sec = method == "SEC"
             costs = SECCosts.of(table, weighting) if sec else KCCCosts.of("category", False, table, weighting)
-            problem, start = lloyd.Problem.of(table, costs, 3), lloyd.Given(device.arange(N, dtype="int32") % 3)
+            problem, start = lloyd.Problem.of(table, costs, 3), labellings.Given(device.arange(N, dtype="int32") % 3)
             lloyd.lloyd(
-                problem, start, 12, True, after_each=lambda _, marks=marks: marks.append(dataclasses.replace(TALLY))
+                problem, start, 12, True, after_each=lambda *_, marks=marks: marks.append(dataclasses.replace(TALLY))
             )
         found += [after - before for before, after in itertools.pairwise(marks)]
     assert {(one.reads, one.down, one.up) for one in found} == {(1, 32, 0)}

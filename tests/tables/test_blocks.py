@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import gpuensemble as ge
-from gpuensemble._kmeans.labels import checkpoint, lloyd
+from gpuensemble._kmeans.labels import checkpoint, labellings, lloyd
 from gpuensemble._kmeans.labels.costs import SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables import blocks, outputs, readers, sources
@@ -195,7 +195,7 @@ def test_little_is_kept_of_each_row(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "BLOCK_BYTES", 5000)
     table, _ = sources.table(on_disk(tmp_path, ensemble()), "cpu", None, None)
     costs = SECCosts.of(table, Weighting(np.ones(9), None, "float64"))
-    start = lloyd.Given(np.arange(3000, dtype="int32") % 4)
+    start = labellings.Given(np.arange(3000, dtype="int32") % 4)
     lloyd.lloyd(lloyd.Problem.of(table, costs, 4), start, 10, skip=True)
     kept = [cache.slacks[1] for cache in table.caches]
     assert all({name for name, entry in vars(cache).items() if entry} == {"slacks"} for cache in table.caches)
@@ -329,6 +329,7 @@ class Cut(Exception):
 @pytest.mark.parametrize("writes", [1, 2, 4])
 def test_a_fit_that_was_cut_off_goes_on(name, writes, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "EVERY", 1)
+    monkeypatch.setattr(lloyd, "AT_ONCE", 1)  # an iteration
     labels, path = ensemble(), str(tmp_path / "state")
     expected = clone(ESTIMATORS[name]).fit(labels)
     estimator = clone(ESTIMATORS[name]).set_params(checkpoint=path, resume=True)
@@ -606,7 +607,7 @@ def test_a_worker_that_dies_changes_no_label(cluster, tmp_path, monkeypatch):
     labels = ensemble(n=4000, r=12)
     table, _ = sources.table(dask.array.from_array(labels, chunks=(250, 12)), "cpu", None, None)
     costs = SECCosts.of(table, Weighting(np.ones(12), None, "float64"))
-    start = lloyd.Given(np.random.default_rng(0).integers(0, 6, 4000).astype("int32"))
+    start = labellings.Given(np.random.default_rng(0).integers(0, 6, 4000).astype("int32"))
     inside = blocks.whole(ge.Membership.from_labels(labels, device="cpu"))
     own = SECCosts.of(inside, Weighting(np.ones(12), None, "float64"))
     expected = lloyd.lloyd(lloyd.Problem.of(inside, own, 6), start, 60)
@@ -653,7 +654,7 @@ def test_workers_with_a_device_give_the_labels_of_the_cpu(init):
 def lacking_a_cluster(table):
     """A run from a start that leaves a cluster empty."""
     costs = SECCosts.of(table, Weighting(np.ones(9), None, "float64"))
-    start = lloyd.Given(np.arange(3000, dtype="int32") % 3)
+    start = labellings.Given(np.arange(3000, dtype="int32") % 3)
     return lloyd.lloyd(lloyd.Problem.of(table, costs, 4), start, 20, skip=True)
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from gpuensemble._array import rows
 from gpuensemble._array.devices import device_of, namespace, to_host
-from gpuensemble._kmeans.labels.lloyd import ByCosts, Problem, Progress
+from gpuensemble._kmeans.labels.labellings import ByCosts
+from gpuensemble._kmeans.labels.lloyd import Problem, Progress
 from gpuensemble._kmeans.labels.statistics import Statistics
 from gpuensemble._tables.blocks import Block, Table
 from gpuensemble._tables.files import whole_file
@@ -41,10 +42,10 @@ class Checkpoint(NamedTuple):
     key: str
     resume: bool
 
-    def note(self, saved: Saved) -> None:
-        """Save the state of a run after an iteration, if it is one of every few, or the last one."""
+    def note(self, saved: Saved, n_new: int) -> None:
+        """Save the state of a run after new iterations, if one of every few or the last one is among them."""
         progress = saved.current
-        if progress is not None and (progress.converged or len(progress.evaluated) % EVERY == 0):
+        if progress is not None and (progress.converged or len(progress.evaluated) % EVERY < n_new):
             save(self.path, self.key, saved)
 
     def load(self, problem: Problem) -> Saved | None:

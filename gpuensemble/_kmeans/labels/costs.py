@@ -7,7 +7,7 @@ entropy utility has not, and is worked out on the host.
 import math
 import operator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -65,8 +65,22 @@ class Costs(Protocol):
         The objective is `total`, the constants of all rows divided by `scale`, plus what the statistics make of it.
         """
 
+    def pricing(self, device: str) -> "Pricing | None":
+        """Return what a kernel needs to know to make tables; None: no kernel does it."""
+
     def centers(self, statistics: Statistics) -> Any:
         """Return the centres of the clusters, C x K."""
+
+
+class Pricing(NamedTuple):
+    """This is what `kmeans.price` needs to know of costs, on one device."""
+
+    kind: str  # of kmeans.KINDS
+    columns: tuple[Array, Array]  # mu_i e_c and e_c of each column, C x 2, and mu_i
+    offsets: Array  # the first column of each partition, then C
+    scale: float
+    unit: float
+    dtype: str
 
 
 @dataclass(eq=False)
@@ -119,7 +133,11 @@ class SECCosts(Lasting):
         The objective is -sum_i mu_i sum_k (sum_c e_c N[c, k]^2) / W[i, k], to which the constants of the rows add
         sum_x (sum_i mu_i e_c(x)) / w(x).
         """
-        return _priced(self, "sec", statistics, (self.of_column, 0, 0), self.unit, summed, total)
+        return _priced(self.pricing(device_of(statistics.counts)), statistics, summed, total)
+
+    def pricing(self, device: str) -> Pricing:
+        """Return what a kernel needs to know to make tables."""
+        return _pricing(self, device, "sec", (self.of_column, 0, 0), self.unit)
 
     def centers(self, statistics: Statistics) -> Any:
         """Return the centres m[c, k]."""
@@ -173,10 +191,16 @@ class KCCCosts(Lasting):
 
         The objective comes from the counts alone, without the constants of the rows.
         """
-        if self.utility == "entropy":
+        pricing = self.pricing(device_of(statistics.counts))
+        if pricing is None:
             return self._priced_by_entropy(statistics, total)
-        columns = (self.of_column, self.of_label, self.of_partition)
-        return _priced(self, self.utility, statistics, columns, 1.0, True, total)
+        return _priced(pricing, statistics, True, total)
+
+    def pricing(self, device: str) -> Pricing | None:
+        """Return what a kernel needs to know to make tables; logarithms are the host's."""
+        if self.utility == "entropy":
+            return None
+        return _pricing(self, device, self.utility, (self.of_column, self.of_label, self.of_partition), 1.0)
 
     def _priced_by_entropy(self, statistics: Statistics, total: float) -> Priced:
         """Do it on the host."""
@@ -201,24 +225,24 @@ class KCCCosts(Lasting):
             return -np.log(np.where(sums > 0, counts * inverse(sums), self.share))
 
 
-def _priced(
-    costs: Any, kind: str, statistics: Statistics, columns: tuple, unit: float, summed: bool, total: float
-) -> Priced:
-    """Make tables and objective by a kernel; `columns` are mu_i e_c and e_c of each column, and mu_i."""
-    device, widths, dtype, scale = device_of(statistics.counts), costs.widths, costs.dtype, costs.scale
+def _pricing(costs: Any, device: str, kind: str, columns: tuple, unit: float) -> Pricing:
+    """Bring mu_i e_c and e_c of each column, and mu_i, to a device; they are sent there once."""
+    widths, dtype, scale = costs.widths, costs.dtype, costs.scale
 
-    def arrays() -> tuple:
-        of_column = np.stack([np.broadcast_to(x, (widths.sum(), 1))[:, 0] for x in columns[:2]], axis=1).astype(
-            "float64"
-        )
-        of_partition = np.broadcast_to(columns[2], (len(widths), 1))[:, 0].astype("float64")
-        return to_device(of_column, device), to_device(of_partition, device)
+    def make() -> Pricing:
+        of_column = [np.broadcast_to(x, (widths.sum(), 1))[:, 0] for x in columns[:2]]
+        of_partition = np.broadcast_to(columns[2], (len(widths), 1))[:, 0]
+        found = np.stack(of_column, axis=1).astype("float64"), of_partition.astype("float64")
+        sent = tuple(to_device(x, device) for x in found)
+        return Pricing(kind, sent, offsets_on(device, costs), scale, unit, dtype)
 
-    found = shared_on(device, costs, arrays, "columns")
-    offsets = offsets_on(device, costs)
-    *tables, facts = kmeans.price(
-        kind, statistics.counts, statistics.masses, found, offsets, scale, unit, dtype, summed, total
-    )
+    return shared_on(device, costs, make, "pricing")
+
+
+def _priced(pricing: Pricing, statistics: Statistics, summed: bool, total: float) -> Priced:
+    """Make tables and objective by a kernel."""
+    kind, *given = pricing
+    *tables, facts = kmeans.price(kind, *statistics, *given, summed, total)
     return Priced(CostTables(*tables), facts)
 
 

@@ -3,33 +3,29 @@
 What is summed over rows are integers, and tables are made from them in a fixed order, so that a run has the same bits
 on every device and for any blocks. Counts are updated from the rows that moved, and a cluster that was left empty gets
 a row. `Costs` say what a method does with the integers.
-
-Labels are not kept: a `Labelling` tells how those of any block are found, and what a block remembers of them is a
-cache. So a block that was lost is worked out again, and a run is saved as a few small tables.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 from gpuensemble._kernels import kmeans
-from gpuensemble._kmeans.labels.bounds import Drift, DriftBounds, state_of
+from gpuensemble._kmeans.labels.bounds import SAFETY, Drift, DriftBounds, state_of
 from gpuensemble._kmeans.labels.costs import Costs, offsets_on
+from gpuensemble._kmeans.labels.labellings import ByCosts, equal_rows, heaviest, rows_of
 from gpuensemble._kmeans.labels.statistics import (
     CostTables,
     Priced,
-    Rows,
     Statistics,
     confidence,
     evaluate,
     statistics_of,
 )
-from gpuensemble._tables.blocks import Block, Lasting, Table, add, shared_on
-from gpuensemble.membership import Membership
+from gpuensemble._tables.blocks import Block, InMemory, Table, add, shared_on
 
 SMALL = 1 << 21  # additions: an iteration of no more takes less time than to know which rows can have moved
+AT_ONCE = 1 << 28  # labels looked up in a call, some tenths of a second: then others have a say
 MOVED_SHARE = 0.2  # up to this share of moved rows the next counts are updated, else made anew
 
 
@@ -51,67 +47,6 @@ class Problem(NamedTuple):
         return self.costs.priced(statistics, self.table.complete, self.total)
 
 
-class Labelling(Protocol):
-    """A labelling tells how the labels of a block are found; it is `Lasting`."""
-
-    identity: int
-
-    def labels(self, block: Block, costs: Costs) -> Array:
-        """Find the labels of the rows of block.m."""
-
-
-@dataclass(eq=False)
-class Given(Lasting):
-    """This labelling takes labels as they are: one for each row of the table, where no rows are merged."""
-
-    all: Array
-
-    def labels(self, block: Block, costs: Costs) -> Array:
-        """Return the labels of the rows of block.m."""
-        return to_device(self.all[block.first : block.first + block.n_rows], block.m.device)
-
-
-@dataclass(eq=False)
-class ByCosts(Lasting):
-    """This labelling takes the cheapest cluster by tables of costs, except for rows that fill a cluster left empty."""
-
-    statistics: Statistics  # what the tables are made of
-    tables: CostTables
-    fillers: tuple = ()  # pairs: the codes of a row, and the cluster of all rows equal to it
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"statistics": None}  # workers need the tables only
-
-    def on(self, device: str) -> CostTables:
-        """Return the tables on a device; they are sent there once."""
-        tables = self.tables
-        return shared_on(device, self, lambda: tables.to(device))
-
-    def prepared(self, m: Membership, costs: Costs) -> Any:
-        """Return the tables as `relabel` takes them, made once for each device."""
-        tables, heaviest = self.on(m.device), 1.0 if costs.weights is None else costs.weights[1]
-        return shared_on(m.device, self, lambda: kmeans.prepared(*tables, m.offsets, m.complete, heaviest), "prepared")
-
-    def labels(self, block: Block, costs: Costs) -> Array:
-        """Find the labels of the rows of block.m."""
-        found, *_ = evaluate(block.m, self.on(block.m.device), rows_of(block, costs).weight)
-        for codes, k in self.fillers:
-            found[_equal(block.m.codes, codes)] = k
-        return found
-
-
-@dataclass(eq=False)
-class Renumbered(Lasting):
-    """This labelling gives the clusters of another one new numbers, so that empty clusters have none."""
-
-    labelling: Any
-    number: Any  # of each cluster, on the host
-
-    def labels(self, block: Block, costs: Costs) -> Array:
-        """Return the labels of the rows of block.m."""
-        return to_device(self.number, block.m.device)[self.labelling.labels(block, costs)]
-
-
 class Progress(NamedTuple):
     """This tells how far a run has got: how its labels are found, their statistics, and its objectives."""
 
@@ -127,9 +62,14 @@ class Progress(NamedTuple):
         return self.path[-1]
 
 
-def rows_of(block: Block, costs: Costs) -> Rows:
-    """Return what the method knows of the block's rows; it is kept where there is memory."""
-    return block.kept("rows", costs.identity, lambda: costs.rows(block.m, block.multiplicity))
+class Sweep(NamedTuple):
+    """This tells of an iteration what is judged."""
+
+    following: ByCosts  # how its labels are found
+    statistics: Statistics  # of them
+    priced: Priced  # what these cost
+    facts: list[float]  # objective, number of empty clusters, rows that moved, rows that were evaluated
+    n_rows: int
 
 
 def lloyd(
@@ -137,12 +77,14 @@ def lloyd(
     start: Any,
     max_iter: int,
     skip: bool | None = None,
-    after_each: Callable[[Progress], None] = lambda progress: None,
+    after_each: Callable[[Progress, int], None] = lambda progress, n_new: None,
 ) -> Progress:
     """Assign and update until the objective no longer falls.
 
     `start` is a labelling, or the progress of a run that was cut off. `skip` says whether rows that cannot have moved
-    are left out; None leaves them out where that pays. It changes no label. The host reads four numbers an iteration.
+    are left out; None leaves them out where that pays. It changes no label. `after_each` is told of the progress after
+    an iteration, or after a few of them that were one call, and how many there were. Four numbers are read off a device
+    in an iteration.
     """
     table, costs, n_clusters, _ = problem
     if isinstance(start, Progress):
@@ -156,19 +98,19 @@ def lloyd(
         skip = table.n_rows * len(table.widths) * n_clusters > SMALL
     offsets = offsets_on(device_of(priced.facts), costs)
     bounds = DriftBounds(offsets, table.complete, costs.weights, costs.dtype, skip)
+    here = _here(problem)
     while len(progress.evaluated) < max_iter and not progress.converged:
-        following = ByCosts(progress.statistics, priced.tables)
-        drift = bounds.to(priced.tables)
-        *sums, seen = table.total(step, costs, progress.labelling, following, drift, n_clusters, anew)
-        statistics = Statistics(*sums[:2])
-        if not anew:
-            statistics = Statistics(*add(tuple(progress.statistics), tuple(statistics)))
-        before, priced = priced, problem.priced(statistics)
-        objective, empty, moved, evaluated = _read(priced.facts, sums[2])
-        anew = moved > MOVED_SHARE * seen
+        n_before = len(progress.evaluated)
+        if here is not None:
+            limits = kmeans.Limits(max_iter - n_before, skip, MOVED_SHARE, anew)
+            progress, sweep = _several(problem, *here, progress, priced, bounds, limits)
+        else:
+            sweep = _one(problem, progress, priced, bounds, anew)
+        following, statistics, priced, (objective, empty, moved, evaluated), n_rows = sweep
+        anew = moved > MOVED_SHARE * n_rows
         fillers = _fillers(table, costs, following, statistics) if empty else ()
         if fillers:
-            following = ByCosts(progress.statistics, before.tables, fillers)  # with an identity of its own
+            following = ByCosts(following.statistics, following.tables, fillers)  # with an identity of its own
             statistics, anew = _statistics(problem, following), True
             priced = problem.priced(statistics)
             objective = float(priced.facts[0])
@@ -178,11 +120,66 @@ def lloyd(
             following if falls or not (moved or fillers) else progress.labelling,
             statistics if falls else progress.statistics,
             [*progress.path, objective] if falls else progress.path,
-            [*progress.evaluated, evaluated / seen],
+            [*progress.evaluated, evaluated / n_rows],
             converged=not falls,
         )
-        after_each(progress)
+        after_each(progress, len(progress.evaluated) - n_before)
     return progress
+
+
+def _one(problem: Problem, progress: Progress, priced: Priced, bounds: DriftBounds, anew: bool) -> Sweep:
+    """Do an iteration in all blocks, wherever they are."""
+    following, drift = ByCosts(progress.statistics, priced.tables), bounds.to(priced.tables)
+    table, costs, n_clusters, _ = problem
+    *sums, facts, n_rows = table.total(step, costs, progress.labelling, following, drift, n_clusters, anew)
+    statistics = Statistics(*sums)
+    if not anew:
+        statistics = Statistics(*add(tuple(progress.statistics), tuple(statistics)))
+    priced = problem.priced(statistics)
+    return Sweep(following, statistics, priced, _read(priced.facts, facts), n_rows)
+
+
+def _several(
+    problem: Problem,
+    block: Block,
+    method: kmeans.Method,
+    progress: Progress,
+    priced: Priced,
+    bounds: DriftBounds,
+    limits: kmeans.Limits,
+) -> tuple[Progress, Sweep]:
+    """Do iterations in one call, until one does not lower the objective or leaves a cluster empty; judge all but it."""
+    costs, (n, r) = problem.costs, block.m.codes.shape
+    state = _state(block, costs, progress.labelling)
+    limits = limits._replace(n_iter=min(limits.n_iter, max(1, AT_ONCE // (n * r))))
+    before = bounds.before or priced.tables
+    known = bounds.before is not None
+    found = kmeans.iterate(
+        block.m, method, progress.statistics, before, known, _row_facts(block, costs), state, bounds.edges, limits
+    )
+    earlier, made, last = (Statistics(*pair) for pair in found.statistics)
+    *judged, facts = found.facts.tolist()
+    if judged:
+        labelling = ByCosts(earlier, problem.priced(earlier).tables)
+        path = [*progress.path, *(one[0] for one in judged)]
+        progress = Progress(labelling, made, path, [*progress.evaluated, *(one[3] / n for one in judged)])
+    following = ByCosts(progress.statistics, CostTables(*found.tables))
+    bounds.before, block.cache.slacks = following.tables, (following.identity, state)
+    return progress, Sweep(following, last, Priced(CostTables(*found.priced), found.facts[-1, :2]), facts, n)
+
+
+def _here(problem: Problem) -> tuple[Block, kmeans.Method] | None:
+    """Return the block and what clusters cost, if iterations can be one call: if all rows are in memory of the host."""
+    table, costs = problem.table, problem.costs
+    if not isinstance(table, InMemory) or table.device != "cpu":
+        return None
+    pricing = costs.pricing("cpu")
+    if pricing is None:
+        return None
+    kind, (of_column, of_partition), _, scale, unit, _ = pricing
+    number = kmeans.KINDS.index(kind)
+    facts = (scale, unit, problem.total, table.complete, heaviest(costs), SAFETY)
+    return table.block, kmeans.Method(number, of_column, of_partition, *facts)
 
 
 def _read(*facts: Array) -> list[float]:
@@ -198,12 +195,18 @@ def step(block: Block, costs: Costs, before: Any, after: ByCosts, drift: Drift, 
     evaluated, one array; then the number of all.
     """
     m = block.m
-    state = block.recalled("slacks", before.identity) or state_of(before.labels(block, costs))
-    block.cache.slacks = None  # until the labels are those of `after`
+    state = _state(block, costs, before)
     rows, tables = _row_facts(block, costs), after.prepared(m, costs)
     counts, masses, facts = kmeans.relabel(m, tables, rows, state, drift.on(m.device), n_clusters, anew)
     block.cache.slacks = after.identity, state
     return counts, masses if rows.n_masses else None, facts, len(m.codes)
+
+
+def _state(block: Block, costs: Costs, labelling: Any) -> kmeans.State:
+    """Return what is known of the rows of a block with these labels, which the caller is about to change."""
+    state = block.recalled("slacks", labelling.identity) or state_of(labelling.labels(block, costs))
+    block.cache.slacks = None
+    return state
 
 
 def _row_facts(block: Block, costs: Any) -> kmeans.RowFacts:
@@ -258,14 +261,8 @@ def _costliest(block: Block, costs: Costs, labelling: ByCosts, n: int) -> list[t
             break
         codes = tuple(to_host(m.codes[row]).tolist())
         found.append((largest, codes))
-        full[_equal(m.codes, codes)] = 0
+        full[equal_rows(m.codes, codes)] = 0
     return found
-
-
-def _equal(codes: Array, row: tuple[int, ...]) -> Array:
-    """Tell which rows are equal to this one."""
-    xp = namespace(codes)
-    return (codes == to_device(xp.asarray(row).astype(codes.dtype), device_of(codes))).all(1)
 
 
 def finish(block: Block, costs: Costs, labelling: Any, cheapest: ByCosts) -> tuple[Array, Array]:

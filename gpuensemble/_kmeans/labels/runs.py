@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from gpuensemble._array import random
 from gpuensemble._kmeans.labels.checkpoint import Checkpoint, Saved
-from gpuensemble._kmeans.labels.lloyd import Labelling, Problem, Progress, lloyd
+from gpuensemble._kmeans.labels.labellings import Labelling
+from gpuensemble._kmeans.labels.lloyd import Problem, Progress, lloyd
 
 
 class Starts(NamedTuple):
@@ -54,12 +55,12 @@ def best_run(
         if number < saved.run:
             continue
 
-        def after_each(progress: Progress, number: int = number, best: Progress | None = best) -> None:
+        def after_each(progress: Progress, n_new: int, number: int = number, best: Progress | None = best) -> None:
             done = len(progress.evaluated)
-            steps = max_iter - done + 1 if progress.converged else 1
+            steps = max_iter - done + n_new if progress.converged else n_new
             show(steps, doing="iterations, at most", iteration=done, objective=f"{progress.objective:.6g}")
             if checkpoint is not None:
-                checkpoint.note(saved._replace(run=number, current=progress, best=best))
+                checkpoint.note(saved._replace(run=number, current=progress, best=best), n_new)
 
         begin = saved.current if number == saved.run else None
         show(0, doing=f"start {number + 1} of {starts.number}")

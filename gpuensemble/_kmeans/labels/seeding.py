@@ -15,7 +15,7 @@ import numpy as np
 from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._kernels import products
 from gpuensemble._kmeans.labels.costs import Costs
-from gpuensemble._kmeans.labels.lloyd import rows_of
+from gpuensemble._kmeans.labels.labellings import rows_of
 from gpuensemble._kmeans.labels.statistics import CostTables, Rows, evaluate, statistics_of
 from gpuensemble._tables.blocks import Block, Lasting, Table
 from gpuensemble.membership import Membership

@@ -13,7 +13,8 @@ from gpuensemble._array.progress import bar
 from gpuensemble._kmeans.labels import seeding
 from gpuensemble._kmeans.labels.checkpoint import Checkpoint
 from gpuensemble._kmeans.labels.costs import Costs
-from gpuensemble._kmeans.labels.lloyd import ByCosts, Given, Labelling, Problem, Progress, Renumbered, finish
+from gpuensemble._kmeans.labels.labellings import ByCosts, Given, Labelling, Renumbered
+from gpuensemble._kmeans.labels.lloyd import Problem, Progress, finish
 from gpuensemble._kmeans.labels.runs import Starts, best_run
 from gpuensemble._kmeans.labels.statistics import Statistics, evaluate
 from gpuensemble._kmeans.labels.weights import UNIT, Weighting, entropy_weights, in_units

@@ -18,7 +18,8 @@ from gpuensemble._kmeans.features.distances import DISTANCES, FeatureBlock, Feat
 from gpuensemble._kmeans.features.seeding import seed_rows
 from gpuensemble._kmeans.labels import seeding
 from gpuensemble._kmeans.labels.costs import KCCCosts
-from gpuensemble._kmeans.labels.lloyd import Given, Problem, labels_of, lloyd
+from gpuensemble._kmeans.labels.labellings import Given
+from gpuensemble._kmeans.labels.lloyd import Problem, labels_of, lloyd
 from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables.blocks import InMemory, whole
 from gpuensemble.estimators._base.labels import Consensus

@@ -21,18 +21,21 @@ def price(kind, counts, masses, columns, offsets, scale, unit, dtype, summed, to
     table = np.empty((n_columns, n_clusters), dtype)
     masses = np.empty((0, n_clusters), np.int64) if masses is None else masses
     parts, terms, seen = np.empty((r, n_clusters)), np.empty((r, n_clusters)), np.empty((r, n_clusters), np.bool_)
-    _price(KINDS.index(kind), counts, masses, *columns, offsets, scale, unit, table, parts, terms, seen)
+    price_partitions(KINDS.index(kind), counts, masses, *columns, offsets, scale, unit, table, parts, terms, seen, 0, r)
     facts = np.empty(2)
     of_partitions = np.empty((1 if summed else r, n_clusters), dtype)
-    _add_up(parts, terms, seen, total, of_partitions, facts)
+    add_up(parts, terms, seen, total, of_partitions, facts)
     return table, of_partitions, facts
 
 
 @kernel
-def _price(kind, counts, masses, of_column, of_partition, offsets, scale, unit, table, parts, terms, seen):
+def price_partitions(
+    kind, counts, masses, of_column, of_partition, offsets, scale, unit, table, parts, terms, seen, first, last
+):
+    """Price the clusters of partitions first .. last - 1."""
     n_clusters = counts.shape[1]
     squares, sums = np.empty(n_clusters), np.empty(n_clusters)
-    for i in range(len(of_partition)):
+    for i in range(first, last):
         squares[:] = 0
         sums[:] = 0
         seen[i] = False
@@ -73,7 +76,7 @@ def _price(kind, counts, masses, of_column, of_partition, offsets, scale, unit, 
 
 
 @kernel
-def _add_up(parts, terms, seen, total, of_partitions, facts):
+def add_up(parts, terms, seen, total, of_partitions, facts):
     """Add up the parts of each cluster, and the terms of all, of which the rounding errors are added up, too."""
     r, n_clusters = parts.shape
     high, low, empty = total, 0.0, 0
@@ -111,20 +114,25 @@ def drift(before, after, parts, offsets, complete, edges, safety):
     n_clusters, r = after.shape[1], len(offsets) - 1
     low, high, size = (np.empty((r, n_clusters)) for _ in "lhs")
     known = before is not None
-    _changes(after if before is None else before, after, offsets, low, high, size)
+    find_changes(after if before is None else before, after, offsets, low, high, size, 0, r)
     taken = np.full((len(edges) - 1, n_clusters), np.inf, np.float32)
     rounding = np.empty(len(edges) - 1)
-    _rounding(size, parts[1], safety * (r + 4) * float(np.finfo(after.dtype).eps), edges, rounding)
+    bound_rounding(size, parts[1], rounding_unit(safety, r, after.dtype), edges, rounding)
     if known:
-        _drift(low, high, parts[0], parts[1], complete, edges, taken)
+        bound_drift(low, high, parts[0], parts[1], complete, edges, taken)
     return taken, rounding
 
 
+def rounding_unit(safety, r, dtype):
+    """Return by how much a sum of r costs is wrong, in units of the sum of their sizes."""
+    return safety * (r + 4) * float(np.finfo(dtype).eps)
+
+
 @kernel
-def _changes(before, after, offsets, low, high, size):
-    """Find the least and the largest change of an entry of each partition and cluster, and the largest finite entry."""
-    low[:], high[:], size[:] = np.inf, -np.inf, 0
-    for i in range(len(low)):
+def find_changes(before, after, offsets, low, high, size, first, last):
+    """Find the least and largest change of an entry of partitions first .. last - 1, and the largest finite entry."""
+    for i in range(first, last):
+        low[i], high[i], size[i] = np.inf, -np.inf, 0
         for c in range(offsets[i], offsets[i + 1]):
             for k in range(low.shape[1]):
                 entry = np.float64(after[c, k])
@@ -137,7 +145,8 @@ def _changes(before, after, offsets, low, high, size):
 
 
 @kernel
-def _rounding(size, parts, unit, edges, rounding):
+def bound_rounding(size, parts, unit, edges, rounding):
+    """Bound the rounding error of the margins of rows, by bin of their weight."""
     largest, largest_part = 0.0, 0.0
     for k in range(size.shape[1]):
         of_table, of_parts = 0.0, 0.0
@@ -151,20 +160,26 @@ def _rounding(size, parts, unit, edges, rounding):
 
 
 @kernel
-def _drift(low, high, before, after, complete, edges, taken):
+def bound_drift(low, high, before, after, complete, edges, taken):
+    """Bound what is taken off the margins of rows, by bin of their weight and by label."""
     n_clusters = low.shape[1]
     least, largest = np.empty((len(edges), n_clusters)), np.empty((len(edges), n_clusters))
-    for e in range(len(edges)):
-        for k in range(n_clusters):
-            down, up = 0.0, 0.0
-            for i in range(len(low)):
-                change = (np.float64(after[i, k]) - np.float64(before[i, k])) * edges[e] if len(after) > 1 else 0.0
-                lower, upper = low[i, k] + change, high[i, k] + change
-                if complete:
-                    down, up = down + lower, up + upper
-                else:
-                    down, up = down + min(lower, 0.0), up + max(upper, 0.0)
-            if len(after) == 1:  # the sum of all partitions, the same for every row
+    summed = len(after) == 1  # the sum of all partitions, the same for every row
+    for k in range(n_clusters):
+        of_table = 0.0, 0.0
+        for e in range(len(edges)):
+            if e == 0 or not summed:
+                down, up = 0.0, 0.0
+                for i in range(len(low)):
+                    change = 0.0 if summed else (np.float64(after[i, k]) - np.float64(before[i, k])) * edges[e]
+                    lower, upper = low[i, k] + change, high[i, k] + change
+                    if complete:
+                        down, up = down + lower, up + upper
+                    else:
+                        down, up = down + min(lower, 0.0), up + max(upper, 0.0)
+                of_table = down, up
+            down, up = of_table
+            if summed:
                 change = (np.float64(after[0, k]) - np.float64(before[0, k])) * edges[e]
                 down, up = down + change, up + change
             # not a number: costs that became infinite, and others that ceased to be

@@ -19,7 +19,7 @@ from gpuensemble._kernels.cpu.rows import assign_rows
 from gpuensemble._kernels.cpu.tiles import aligned, tiled
 from gpuensemble._kernels.cpu.vector import prefetch
 
-SPAN = 2048  # rows that a thread takes at a time
+SPAN = 2048  # rows that a thread takes at a time, at most
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
 ALONE = 1 << 15  # codes that a thread must have to be worth waking
 LARGEST = 3e38  # a slack that float32 holds
@@ -70,20 +70,40 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     """
     n, r = membership.codes.shape
     tiles, parts, shortened = tables
-    n_threads = sharing.n_threads(n * r, ALONE)
-    n_cells = membership.n_columns * n_clusters
-    counts = sharing.apart(n_threads, (n_cells + 1,))  # the last one is for holes
-    starts = (membership.offsets[:-1].astype(np.int64) * n_clusters).view(np.uint64)
-    masses = sharing.apart(n_threads, (rows.n_masses, n_clusters))
-    facts = sharing.apart(n_threads, (2,))
-    shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift)
-    sharing.together(
-        _relabel,
-        shared,
-        [((*sums, anew, starts), room_for(tiles, shortened)) for sums in zip(counts, masses, facts, strict=True)],
-    )
-    counts, masses, facts = (np.sum(parts, axis=0) for parts in (counts, masses, facts))
-    return counts[:n_cells].reshape(-1, n_clusters), masses, facts
+    n_threads, n_columns = sharing.n_threads(n * r, ALONE), membership.n_columns
+    sums = sums_for(n_threads, n_columns, n_clusters, rows.n_masses)
+    shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift, span_of(n, n_threads))
+    starts = starts_of(membership.offsets, n_clusters)
+    own = [
+        ((*split(some, n_columns, n_clusters, rows.n_masses), anew, starts), room_for(tiles, shortened))
+        for some in sums
+    ]
+    sharing.together(relabel_spans, shared, own)
+    total = sums[0] if n_threads == 1 else sums.sum(0)
+    counts, masses, facts = split(total, n_columns, n_clusters, rows.n_masses)
+    return counts[:-1].reshape(-1, n_clusters), masses, facts
+
+
+def span_of(n, n_threads):
+    """Return how many rows a thread takes at a time: whole blocks, and some times for each thread."""
+    return min(SPAN, max(1, n // (8 * n_threads * BLOCK)) * BLOCK)
+
+
+def starts_of(offsets, n_clusters):
+    """Return the first cell of each partition in a table of counts."""
+    return (offsets[:-1].astype(np.int64) * n_clusters).view(np.uint64)
+
+
+def sums_for(n_threads, n_columns, n_clusters, n_masses):
+    """Make zeros for what each thread adds up: counts, and a cell for holes; masses; moved and evaluated rows."""
+    return sharing.apart(n_threads, n_columns * n_clusters + 1 + n_masses * n_clusters + 2)
+
+
+def split(sums, n_columns, n_clusters, n_masses):
+    """Return these parts of a thread's sums."""
+    cells = n_columns * n_clusters + 1
+    end = cells + n_masses * n_clusters
+    return sums[:cells], sums[cells:end].reshape((n_masses, n_clusters)), sums[end : end + 2]
 
 
 def room_for(tiles, shortened):
@@ -93,7 +113,8 @@ def room_for(tiles, shortened):
 
 
 @kernel
-def _relabel(given, tables, shortened, rows, state, drift, counting, room, queue):
+def relabel_spans(given, tables, shortened, rows, state, drift, span, counting, room, queue):
+    """Work on spans of rows until none is left."""
     codes, hole, offsets = given
     tiles, parts, n_clusters = tables
     n, anew = len(codes), counting[3]
@@ -101,9 +122,9 @@ def _relabel(given, tables, shortened, rows, state, drift, counting, room, queue
     weights, best, margin = np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, np.int32), np.empty(BLOCK)
     found = np.empty(BLOCK, np.int32), np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, tiles.dtype)
     old = np.empty(BLOCK, np.int32)
-    first = sharing.next_span(queue, SPAN)
+    first = sharing.next_span(queue, span)
     while first < n:
-        for block in range(first, min(n, first + SPAN), BLOCK):
+        for block in range(first, min(n, first + span), BLOCK):
             stop = min(n, block + BLOCK)
             m = _choose(state, drift, block, stop, chosen)
             for j in range(m):
@@ -128,7 +149,7 @@ def _relabel(given, tables, shortened, rows, state, drift, counting, room, queue
             else:
                 _add(given, rows, chosen, moved, old, -1, counting)
                 _add(given, rows, chosen, moved, best, 1, counting)
-        first = sharing.next_span(queue, SPAN)
+        first = sharing.next_span(queue, span)
 
 
 @inner
@@ -136,14 +157,15 @@ def _choose(state, drift, begin, end, chosen):
     """List the rows whose slack does not show that they stay; return how many there are."""
     labels, slack, bins, taken, rounding = state.labels, state.slack, state.bins, drift.taken, drift.rounding
     m = 0
-    for x in range(begin, end):
+    for x in range(np.uintp(begin), np.uintp(end)):
+        edge = np.uintp(bins[x])
         chosen[m] = x
-        edge = bins[x]
         if edge == NEW:
             m += 1
         else:
-            slack[x] = (slack[x] - taken[edge, labels[x]]) * np.float32(SHRINK)
-            m += not slack[x] > rounding[edge]  # NaN, where all costs are infinite, is not enough
+            left = (slack[x] - taken[edge, np.uintp(labels[x])]) * np.float32(SHRINK)
+            slack[x] = left
+            m += not left > rounding[edge]  # NaN, where all costs are infinite, is not enough
     return m
 
 
@@ -190,7 +212,7 @@ def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, pla
     codes, hole, offsets = given
     table, of_parts, base, parts, bits, unit, ratio, error, part_error = shortened
     total, total_of_parts = totals
-    if len(table) == 0:
+    if error == np.inf:
         for j in range(m):
             places[j] = j
         return m

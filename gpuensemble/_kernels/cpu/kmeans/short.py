@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded
 from gpuensemble._kernels.cpu.vector import FIRST, WORD, generator, intrinsic, typed
 
@@ -24,7 +24,7 @@ INT = ir.IntType(32)
 
 
 class Short(NamedTuple):
-    """This holds a table of costs in 16 bits; without a row it decides nothing."""
+    """This holds a table of costs in 16 bits; with an infinite error it decides nothing."""
 
     table: Any  # C + 1 rows of whole cache lines, int16; the last one is 0, for holes
     of_parts: Any  # r + 1 such rows, of the costs of partitions, in units of `ratio` units; 1 if these are one for all
@@ -37,58 +37,44 @@ class Short(NamedTuple):
     part_error: float  # by how much more
 
 
-def none() -> Short:
-    """Return a table that decides nothing."""
-    table, of_parts = (aligned((n_rows, LINE // 2), np.int16) for n_rows in (0, 1))
-    base, parts = (aligned((1, LINE // 2), np.float32) for _ in "bp")
-    return Short(table, of_parts, base, parts, 5, 1.0, 0.0, 0.0, 0.0)
-
-
 def shortened(table: Any, per_partition: Any, offsets: Any, complete: bool, heaviest: float) -> Short:
     """Round a table of costs to 16 bits, where the costs allow it; `heaviest` is the largest weight of a row."""
-    n_columns, n_clusters = table.shape
-    if n_clusters > WIDTH:
-        return none()
-    summed, width = len(per_partition) == 1, padded(n_clusters, np.int16)
-    bits = (width - 1).bit_length()
-    short = aligned((n_columns + 1, width), np.int16)
+    r, found = len(offsets) - 1, unknown(table.shape, per_partition.shape)
+    if not fits(table.shape[1]):
+        return found
+    middle = np.empty((r, table.shape[1]))
+    widest = find_middles(table, offsets, complete, middle, 0, r)
+    numbers = find_units(per_partition, middle, widest, complete, heaviest, found)
+    if math.isfinite(numbers[2]):
+        round_partitions(table, middle, offsets, numbers[0], found.table, 0, r)
+    return Short(*found[:5], *numbers)
+
+
+def fits(n_clusters: int) -> bool:
+    """Tell whether there is a table in 16 bits of so many clusters."""
+    return n_clusters <= WIDTH
+
+
+def unknown(shape: tuple[int, int], shape_of_parts: tuple[int, int]) -> Short:
+    """Make room for a table in 16 bits of these shapes, which decides nothing so far; no room if it would not fit."""
+    (n_columns, n_clusters), (r, _) = shape, shape_of_parts
+    if not fits(n_clusters):
+        n_columns, n_clusters, r = 0, 1, 1
+    width = padded(n_clusters, np.int16)
+    table, of_parts = (aligned((n, width), np.int16) for n in (n_columns + 1, r + 1 if r > 1 else 1))
     base, parts = (aligned((1, width), np.float32) for _ in "bp")
-    middle = np.empty((len(offsets) - 1, n_clusters))
-    unit = _middles(table, offsets, complete, middle)
-    of_parts, ratio = aligned((1, width), np.int16), 0.0
-    if not summed:
-        of_parts, ratio = _of_parts(per_partition, width, unit)
-    largest = _bases(per_partition, middle, complete, unit, heaviest, base, parts)
-    largest += heaviest * ratio * len(middle) * LEVELS
-    room = 2.0 ** (30 - bits)
-    # a cost and a number must share 32 bits
-    if not (math.isfinite(unit) and largest + len(middle) * LEVELS < room / 2):
-        return none()
-    base[0, n_clusters:] = room / 2
-    _round(table, middle, offsets, unit, short)
-    # the sums of entries, what is cut off costs when they become integers, and the rounding of float32
-    error = len(middle) + 2 + largest * 2.0**-20
-    return Short(short, of_parts, base, parts, bits, unit, ratio, error, len(middle) * ratio)
-
-
-def _of_parts(per_partition: Any, width: int, unit: float) -> tuple[Any, float]:
-    """Round the costs of partitions to 16 bits, and return their unit in units of the table, too."""
-    r, n_clusters = per_partition.shape
-    starts, middle = np.arange(r + 1, dtype=np.int32), np.empty((r, n_clusters))
-    own, short = _middles(per_partition, starts, False, middle), aligned((r + 1, width), np.int16)
-    _round(per_partition, middle, starts, own, short)
-    return short, own / unit
+    return Short(table, of_parts, base, parts, (width - 1).bit_length(), 1.0, 0.0, math.inf, 0.0)
 
 
 @kernel
-def _middles(table, offsets, complete, middle):
-    """Find the middle of each partition and cluster, and return the unit, which is infinite if an entry is.
+def find_middles(table, offsets, complete, middle, first, last):
+    """Find the middle of each cluster in partitions first .. last - 1; return the widest range of a partition's costs.
 
     With holes a partition may be left out; what is taken off its entries must then be the same for all clusters.
     """
     n_clusters = table.shape[1]
     low, high, widest = np.empty(n_clusters), np.empty(n_clusters), 0.0
-    for i in range(len(middle)):
+    for i in range(first, last):
         low[:], high[:] = np.inf, -np.inf
         for c in range(offsets[i], offsets[i + 1]):
             for k in range(n_clusters):
@@ -98,11 +84,43 @@ def _middles(table, offsets, complete, middle):
             low[:], high[:] = low.min(), high.max()
         for k in range(n_clusters):
             middle[i, k] = (low[k] + high[k]) / 2
-            widest = max(widest, high[k] - low[k])
-    return max(widest / (2 * LEVELS), 1e-290)
+            span = high[k] - low[k]
+            widest = max(widest, span if span >= 0 else np.inf)  # not a number: all are infinite
+    return widest
 
 
 @kernel
+def find_units(per_partition, middle, widest, complete, heaviest, found):
+    """Fill in all but the table; return unit, ratio and errors, the first of which is infinite if costs are too large.
+
+    A cost and the number of a cluster must share 32 bits.
+    """
+    _, of_parts, base, parts, bits, _, _, _, _ = found
+    r, n_clusters = middle.shape
+    unit, ratio = _unit(widest), 0.0
+    if len(per_partition) > 1:
+        starts, own_middle = np.arange(r + 1).astype(np.int32), np.empty((r, n_clusters))
+        own = _unit(find_middles(per_partition, starts, False, own_middle, 0, r))
+        ratio = own / unit
+        if own < np.inf:
+            round_partitions(per_partition, own_middle, starts, own, of_parts, 0, r)
+    largest = _bases(per_partition, middle, complete, unit, heaviest, base, parts)
+    largest += heaviest * ratio * r * LEVELS
+    room = 2.0 ** (30 - bits)
+    if not (unit < np.inf and largest + r * LEVELS < room / 2):
+        return unit, ratio, np.inf, 0.0
+    base[0, n_clusters:] = room / 2
+    # the sums of entries, what is cut off costs when they become integers, and the rounding of float32
+    return unit, ratio, r + 2 + largest * 2.0**-20, r * ratio
+
+
+@inner
+def _unit(widest):
+    """Return the unit of a table whose widest range of costs is this; it is infinite if an entry is."""
+    return max(widest / (2 * LEVELS), 1e-290)
+
+
+@inner
 def _bases(per_partition, middle, complete, unit, heaviest, base, parts):
     """Find what the table leaves out of the costs, in units; return how large that can be."""
     n_clusters, mean = middle.shape[1], middle.sum() / middle.shape[1]
@@ -115,8 +133,9 @@ def _bases(per_partition, middle, complete, unit, heaviest, base, parts):
 
 
 @kernel
-def _round(table, middle, offsets, unit, short):
-    for i in range(len(offsets) - 1):
+def round_partitions(table, middle, offsets, unit, short, first, last):
+    """Round the costs of partitions first .. last - 1."""
+    for i in range(first, last):
         for c in range(offsets[i], offsets[i + 1]):
             for k in range(table.shape[1]):
                 short[c, k] = np.rint((table[c, k] - middle[i, k]) / unit)

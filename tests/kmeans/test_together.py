@@ -1,0 +1,100 @@
+"""Threads share the iterations of a run in memory: whatever they do when, the run is the same."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from gpuensemble._array import threads
+from gpuensemble._kernels.cpu.kmeans import relabel, sharing
+from gpuensemble._kmeans.labels import labellings, lloyd
+from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
+from gpuensemble._kmeans.labels.weights import Weighting
+from gpuensemble._tables import blocks
+from support import membership, random_codes
+
+N, K, WIDTHS = 1500, 6, np.array([5, 9, 2, 7, 30])
+
+
+def problem_of(method, holes, dtype="float64"):
+    table = blocks.whole(membership(np, random_codes(np.random.default_rng(0), N, WIDTHS, holes), WIDTHS))
+    weighting = Weighting(np.ones(len(WIDTHS)), None, dtype)
+    costs = SECCosts.of(table, weighting) if method == "SEC" else KCCCosts.of(method, True, table, weighting)
+    return lloyd.Problem.of(table, costs, K)
+
+
+def run_of(problem):
+    start = labellings.Given(np.random.default_rng(1).integers(0, K, N).astype("int32"))
+    run = lloyd.lloyd(problem, start, 30, skip=True)
+    (labels,) = problem.table.columns(lloyd.labels_of, (problem.costs, run.labelling), ("int32",))
+    return run.path, run.evaluated, labels.tolist(), run.statistics.counts.tolist()
+
+
+@pytest.fixture
+def spread(monkeypatch):
+    """Spread the smallest work over threads: a function that sets their number."""
+    pools = []
+
+    def spread(number):
+        pools.append(ThreadPoolExecutor(number))
+        monkeypatch.setattr(relabel, "ALONE", 1)
+        monkeypatch.setattr(threads, "count", lambda: number)
+        monkeypatch.setattr(threads, "pool", lambda pool=pools[-1]: pool)
+        return pools[-1]
+
+    yield spread
+    for pool in pools:
+        pool.shutdown()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("holes", [0, 0.3])
+@pytest.mark.parametrize("method", ["SEC", "category", "cosine"])
+def test_any_number_of_threads_has_the_bits_of_blocks_one_after_another(method, holes, dtype, spread):
+    """The other road is `step` for each block of a table that is not in memory, one iteration after another."""
+    problem = problem_of(method, holes, dtype)
+    m = problem.table.block.m
+    bounds = [0, 300, 301, N]
+    streamed = problem._replace(table=blocks.Streamed(m.codes, bounds, m.widths, m.complete, None))
+    expected = run_of(streamed)
+    assert len(expected[0]) > 4
+    for number in (1, 2, 5):
+        spread(number)
+        assert run_of(problem) == expected
+
+
+def test_threads_that_come_and_go_change_nothing(spread):
+    """Many short runs with more threads than cores: they are late, early, and absent."""
+    spread(1)
+    problem = problem_of("SEC", 0)
+    expected = run_of(problem)
+    spread(4)
+    assert all(run_of(problem) == expected for _ in range(40))
+
+
+def test_nobody_waits_for_a_thread_that_is_busy_elsewhere(spread):
+    problem = problem_of("SEC", 0)
+    expected = run_of(problem)
+    pool, free = spread(3), threading.Event()
+    busy = [pool.submit(free.wait) for _ in range(3)]
+    assert run_of(problem) == expected  # would never end
+    free.set()
+    assert all(one.result() for one in busy)
+
+
+def test_a_helper_that_waited_long_sleeps_and_comes_again(spread, monkeypatch):
+    """The leader begins late: the first helpers have given up by then."""
+    naps, calls = [], iter(range(10**6))
+    monkeypatch.setattr(sharing.time, "sleep", naps.append)
+
+    def kernel(me, control):
+        if me == 0:
+            while len(naps) < 3:
+                pass
+            return 7
+        return control[sharing.PHASE] != sharing.END and next(calls) >= 0
+
+    spread(2)
+    assert sharing.led(kernel, (), [(0,), (1,)]) == 7
+    assert set(naps) == {sharing.NAP}
