@@ -26,7 +26,7 @@ from gpuensemble._tables.blocks import Block, InMemory, Table, add, shared_on
 
 SMALL = 1 << 21  # additions: an iteration of no more takes less time than to know which rows can have moved
 AT_ONCE = 1 << 28  # labels looked up in a call, some tenths of a second: then others have a say
-MOVED_SHARE = 0.2  # up to this share of moved rows the next counts are updated, else made anew
+MOVED_SHARE = 0.4  # up to this share of moved rows the next counts are updated, else made anew: a move counts twice
 
 
 class Problem(NamedTuple):

@@ -68,10 +68,14 @@ def led(kernel: Callable, shared: tuple, own: list[tuple]) -> int:
 
     others = [threads.pool().submit(help_, *some) for some in own[1:]]
     try:
-        return kernel(*shared, *own[0], control)
+        found = kernel(*shared, *own[0], control)
     finally:
         control[PHASE] = END
-        wait([other for other in others if not other.cancel()])
+        begun = [other for other in others if not other.cancel()]
+        wait(begun)
+    for other in begun:
+        other.result()
+    return found
 
 
 def n_threads(work: int, least: int) -> int:
