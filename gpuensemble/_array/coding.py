@@ -12,6 +12,8 @@ from gpuensemble._array.devices import Array, device_of, namespace, to_device, t
 from gpuensemble._array.frames import Names
 from gpuensemble._array.messages import shown
 
+MIX = np.uint64(0x9E3779B97F4A7C15)  # of hashes: an odd number without pattern
+
 
 class Coded(NamedTuple):
     """Codes are partition-local: column i has 0 .. widths[i] - 1, and all bits set where a label is missing."""
@@ -229,18 +231,40 @@ def _factorize(column: Any, names: Names, i: int) -> tuple[Array, np.ndarray]:
     kind = column.dtype.kind if isinstance(column.dtype, np.dtype) else "O"
     if kind in "biuf":
         return _factorize_numbers(column.to_numpy() if hasattr(column, "iloc") else column)
-    if kind == "U" and column.dtype.itemsize:
-        _refuse_no_characters(column, names, i)
+    if kind == "U" and column.dtype.itemsize and not hasattr(column, "iloc"):
+        found = _factorize_text(column, names, i)
+        if found is not None:
+            return found
     if kind in "OUSTMm":
         return _factorize_objects(column, names, i)
     rule = "integers, strings or other hashable values"
     raise TypeError(f"`{names.table}` must hold {rule}, got dtype {column.dtype}{names.place(i)}.")
 
 
-def _refuse_no_characters(column: np.ndarray, names: Names, i: int) -> None:
+def _factorize_text(column: np.ndarray, names: Names, i: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Do it for an array of text by hashes of the characters, which are compared after all; None: two hashes collide.
+
+    Objects of Python for each text would take five times as long.
+    """
+    import pandas
+
+    characters = np.ascontiguousarray(column).view(f"{column.dtype.str[0]}u4").reshape(len(column), -1)
+    _refuse_no_characters(characters, names, i)
+    hashes = np.zeros(len(column), "uint64")
+    for place in characters.T:
+        hashes = (hashes ^ place) * MIX
+        hashes ^= hashes >> np.uint64(32)
+    local, found = pandas.factorize(hashes)
+    first = np.empty(len(found), "int64")
+    first[local[::-1]] = np.arange(len(column))[::-1]
+    if (characters != characters[first[local]]).any():
+        return None
+    return local, column[first].astype(object)
+
+
+def _refuse_no_characters(characters: np.ndarray, names: Names, i: int) -> None:
     """Raise if a number in an array of text stands for no character, as in a damaged file: Python trusts them all."""
-    numbers_of = np.ascontiguousarray(column).view(f"{column.dtype.str[0]}u4").reshape(len(column), -1)
-    bad = (numbers_of > sys.maxunicode).any(1)
+    bad = (characters > sys.maxunicode).any(1)
     if bad.any():
         place = names.place(i, int(bad.argmax()))
         raise ValueError(f"`{names.table}` must hold text of Unicode, got a character that is none{place}.")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuensemble import Membership
+from gpuensemble._array import coding
 from gpuensemble._array.devices import to_host
 
 
@@ -157,3 +158,17 @@ def test_many_clusters_widen_the_codes():
     assert m.codes[3].tolist() == [-1, 3, 3]
     assert m.codes[5].tolist() == [5, -1, 5]
     assert not m.complete
+
+
+@pytest.mark.parametrize("mix", [coding.MIX, np.uint64(0)])  # hashes that differ, and hashes that are all the same
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_array_of_text_is_coded_like_its_objects(order, mix, monkeypatch):
+    """Texts that begin alike, that are empty, and that differ in one character of two words."""
+    monkeypatch.setattr(coding, "MIX", mix)
+    names = np.array(["", "a", "ab", "ba", "aa", "cluster 10", "cluster 1", "claster 1", "é", "\U0001f600"])
+    texts = names[np.random.default_rng(0).integers(0, len(names), (200, 3))]
+    found, categories = coding.from_labels(texts.astype(f"{order}U10"))
+    expected, expected_categories = coding.from_labels(texts.astype(object))
+    np.testing.assert_array_equal(found.codes, expected.codes)
+    assert [one.tolist() for one in categories] == [one.tolist() for one in expected_categories]
+    assert all(type(name) is str for one in categories for name in one)
