@@ -133,7 +133,7 @@ def _scoring(parser: argparse.ArgumentParser) -> None:
 
 
 def _doctor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or cuda:all (default auto)")
 
 
 def _benching(parser: argparse.ArgumentParser) -> None:
@@ -250,7 +250,7 @@ def _reading(parser: argparse.ArgumentParser) -> None:
 
 def _running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or cuda:all (default auto)")
 
 
 def _out(text: str) -> str | None:
