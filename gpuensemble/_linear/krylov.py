@@ -5,10 +5,11 @@ a number on the device, and the caller, who reads it together with his own, repe
 where that was not far enough.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpuensemble._array.devices import Array, namespace
+from gpuensemble._array.devices import Array, namespace, to_host
 from gpuensemble._linear import dense
 from gpuensemble._linear.orthonormal import orthonormal
 
@@ -28,36 +29,60 @@ def converged(
 
     `product` is the matrix times some columns, and those of `start` are orthonormal. The space grows by a product at a
     time, to `depth` blocks at most, until the first `n_wanted` are found: their residuals are at most `tolerance` times
-    the largest eigenvalue. A step asks for one product, and for small matrices beside it: no columns are decomposed but
-    by their inner products, and the part of the small matrix that is known stays. The host waits for one number a step,
-    from `begin` blocks on.
+    the largest eigenvalue. A step asks for one product, and for small matrices beside it. The images of all blocks but
+    the last lie in the space, so that residuals come from what the last one has beyond it: vectors are made once, at
+    the end. The host waits for two numbers at some steps, from `begin` blocks on: at each once the end is near.
     """
     xp = namespace(start)
-    width, room = start.shape[1], min(start.shape[0], depth * start.shape[1])
-    basis, images = start, product(start)
-    inner = basis.T @ images
+    n, width = start.shape
+    room = min(n, depth * width)
+    space, inner = xp.empty((room, n)).T, xp.empty((room, room))
+    block, size, look = start, 0, Looks(begin * width)
     while True:
-        last = basis.shape[1] == room
-        if last or basis.shape[1] >= begin * width:
-            found = _ritz(basis, images, inner, width)
-            if last or float(found.residual[:n_wanted].max() - tolerance * found.values[0]) <= 0:
-                return found
-        block = _beyond(basis, images[:, -width:][:, : room - basis.shape[1]])  # the last one may be narrower
-        image = product(block)
-        basis, images = xp.concatenate([basis, block], axis=1), xp.concatenate([images, image], axis=1)
+        before, size = size, size + block.shape[1]
+        space[:, before:size] = block
+        basis, image = space[:, :size], product(block)
         corner = basis.T @ image
-        across = corner[: len(inner)]
-        inner = xp.concatenate([xp.concatenate([inner, across], axis=1), corner.T], axis=0)
+        inner[:size, before:size], inner[before:size, :size] = corner, corner.T
+        beyond = image - basis @ corner
+        square = beyond.T @ beyond
+        if size == room or size >= look.next:
+            values, vectors = xp.linalg.eigh(inner[:size, :size])
+            values, vectors = values[::-1][:width], vectors[:, ::-1][:, :width]
+            tail = vectors[before:]
+            residual = xp.maximum((tail * (square @ tail)).sum(0), 0) ** 0.5
+            error, largest = to_host(xp.stack([residual[:n_wanted].max(), values[0]])).tolist()
+            if size == room or error <= tolerance * largest:
+                return Eigen(values, basis @ vectors, residual)
+            look = look.after(size, width, error, tolerance * largest)
+        block = _orthonormal_to(basis, beyond[:, : room - size])  # the last one may be narrower
 
 
-def _beyond(basis: Array, block: Array) -> Array:
-    """Return orthonormal columns of what a block has beyond a basis; a column is 0 for what lies in the basis already.
+class Looks(NamedTuple):
+    """This says when to look next how far a space has got: a look costs as much as a small space, and a wait."""
+
+    next: int  # at this size
+    size: int = 0  # of the last look
+    error: float = math.inf  # seen then
+
+    def after(self, size: int, width: int, error: float, goal: float) -> "Looks":
+        """Return the next look: half way to where the error would reach the goal at the pace since the last one."""
+        steps = 1
+        if 0 < goal < error < self.error < math.inf:
+            pace = math.log(self.error / error) / (size - self.size)
+            steps = max(1, int(math.log(error / goal) / (2 * pace * width)))
+        return Looks(size + steps * width, size, error)
+
+
+def _orthonormal_to(basis: Array, block: Array) -> Array:
+    """Return orthonormal columns of a block that is orthogonal to a basis, but for rounding; they may be 0.
 
     They come from the eigenvectors of inner products, once more for the digits that the squares have lost.
     """
     xp = namespace(basis)
     for again in (False, True):
-        block = block - basis @ (basis.T @ block)
+        if again:
+            block = block - basis @ (basis.T @ block)
         square, vectors = xp.linalg.eigh(block.T @ block)
         kept = square > (0.25 if again else 1e-14 * square[-1])
         block = block @ (vectors * (kept / xp.where(kept, square, 1) ** 0.5))
