@@ -142,7 +142,7 @@ needs_gxx = pytest.mark.skipif(gxx() is None, reason="g++ is not installed: no k
 
 
 @needs_gxx
-def test_a_krylov_step_on_a_device_reads_one_number(calls):
+def test_a_krylov_step_on_a_device_reads_two_numbers(calls):
     expected = bipartite.embedding(*graph_of(table()[0]), 6, np.random.default_rng(0))
     calls.clear()
     with standin.installed(ShimModule):
@@ -151,8 +151,8 @@ def test_a_krylov_step_on_a_device_reads_one_number(calls):
             embedding = bipartite._embedding(given, graph, 6, np.random.default_rng(0))
         width, n_columns = 16, 108
         assert len(calls) >= 3
-        assert found.reads == len(calls) - 2  # from the third block on
-        assert found.down == 8 * found.reads
+        assert 1 <= found.reads <= len(calls) - 2  # from the third block on
+        assert found.down == 16 * found.reads
         assert found.up == 8 * n_columns * (width + 3)  # the first block, weights of the columns twice, degrees
         assert found.kernels == 1 + 2 * len(calls)
         angle = np.sin(subspace_angles(to_host(embedding), expected)).max()
@@ -169,8 +169,9 @@ def test_a_streamed_product_sends_codes_and_a_table(calls):
     fixed = table_bytes + 2 * 8 * 108  # the first block, weights of the columns, degrees
     assert sorted(calls) == [200] * n_products + [500] * 2 * n_products
     assert found.up == fixed + n_products * (1200 * 12 + table_bytes)
-    assert found.reads == 3 * n_products + n_products - 2
-    assert found.down == 3 * n_products * table_bytes + 8 * (n_products - 2)
+    looks = found.reads - 3 * n_products
+    assert 1 <= looks <= n_products - 2
+    assert found.down == 3 * n_products * table_bytes + 16 * looks
 
 
 @needs_gxx
