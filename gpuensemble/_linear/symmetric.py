@@ -40,7 +40,7 @@ class Limits(NamedTuple):
     n_passes: int
 
 
-LIMITS = {"cpu": Limits(1500, {ABOVE: 32, BELOW: 8}, 4), "cuda": Limits(0, {ABOVE: 8, BELOW: 8}, 8)}
+LIMITS = {"cpu": Limits(1000, {ABOVE: 32, BELOW: 8}, 4), "cuda": Limits(0, {ABOVE: 8, BELOW: 8}, 8)}
 
 
 class Report(NamedTuple):
