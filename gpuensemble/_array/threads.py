@@ -48,6 +48,11 @@ def spans(n: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, n)) for first in range(0, n, size)]
 
 
+def even_span(n: int, most: int) -> int:
+    """Return the size of equal spans of at most `most`, as many for each thread."""
+    return -(-n // (count() * -(-n // (count() * most))))
+
+
 def over_spans(n: int, size: int, task: Callable[[int, int], None], alone: bool) -> None:
     """Call task(first, last) over 0 .. n - 1, in spans of `size`, here and in the pool; `alone` does it here, in one.
 

@@ -9,7 +9,7 @@ from gpuensemble._kernels.cpu.compiling import kernel
 LARGE = 1 << 18  # labels; NumPy looks fewer up sooner than a kernel is loaded
 HUGE = 1 << 23  # labels; of fewer the largest one is found sooner than marks of all that there might be are read
 WIDEST, CELLS = 1 << 16, 1 << 25  # of the labels of a partition, and of all look-ups
-SPAN = 1 << 15  # rows that a thread takes at a time
+SPAN = 1 << 15  # rows that a thread takes at a time, at most
 
 
 def coded(labels):
@@ -58,7 +58,8 @@ def _seen(labels, width):
 def _over_rows(n, task):
     """Tell whether a task is content with all rows."""
     wrong = []
-    threads.over_spans(n, SPAN, lambda first, last: None if task(first, last) else wrong.append(first), alone=False)
+    span = threads.even_span(n, SPAN)
+    threads.over_spans(n, span, lambda first, last: None if task(first, last) else wrong.append(first), alone=False)
     return not wrong
 
 

@@ -119,9 +119,7 @@ def hole_of(codes):
 
 def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) -> None:
     """Call task(first, last) over 0 .. n - 1, in equal spans of at most `most`, as many for each thread."""
-    workers = threads.count()
-    span = -(-n // (workers * -(-n // (workers * most))))
-    threads.over_spans(n, span, task, alone=membership.codes.size < INLINE)
+    threads.over_spans(n, threads.even_span(n, most), task, alone=membership.codes.size < INLINE)
 
 
 @kernel
