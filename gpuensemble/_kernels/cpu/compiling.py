@@ -73,6 +73,11 @@ def inner(function: Callable) -> Any:
     return numba.njit(**FROM_KERNELS)(function)
 
 
+def inlined(function: Callable) -> Any:
+    """Put a function into the one kernel that calls it, before that is compiled: each on its own would take longer."""
+    return numba.njit(inline="always", **FROM_KERNELS)(function)
+
+
 def reordered(function: Callable) -> Any:
     """Compile a function whose sums over columns may be added up in any order, several at a time."""
     return _forgiving(numba.njit(cache=KEPT, fastmath={"reassoc"}, **OPTIONS)(function))

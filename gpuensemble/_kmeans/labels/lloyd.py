@@ -273,15 +273,20 @@ def finish(block: Block, costs: Costs, labelling: Any, cheapest: ByCosts) -> tup
     """
     rows = rows_of(block, costs)
     found, cost, second = evaluate(block.m, cheapest.on(block.m.device), rows.weight)
-    labels = found if labelling is None else labelling.labels(block, costs)
+    labels = found if labelling is None else _labels(block, costs, labelling)
     share = confidence(rows.constant + cost, rows.constant + second)
     return block.of_table(labels), block.of_table(share)
 
 
 def labels_of(block: Block, costs: Costs, labelling: Any) -> tuple[Array]:
     """Find the label of each row of the table."""
+    return (block.of_table(_labels(block, costs, labelling)),)
+
+
+def _labels(block: Block, costs: Costs, labelling: Any) -> Array:
+    """Return the labels of the rows of block.m, which may be known."""
     state = block.recalled("slacks", labelling.identity)
-    return (block.of_table(labelling.labels(block, costs) if state is None else state.labels),)
+    return labelling.labels(block, costs) if state is None else state.labels
 
 
 def _total_constant(table: Table, costs: Costs) -> float:

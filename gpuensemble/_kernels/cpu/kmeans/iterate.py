@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import pricing, relabel, sharing, short
 from gpuensemble._kernels.cpu.kmeans.relabel import Drift, RowFacts, State
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.tiles import tiled
 
 PRICE, ROUND, RELABEL = range(3)
-split = inner(relabel.split)
 
 
 class Method(NamedTuple):
@@ -66,7 +65,7 @@ class _Room(NamedTuple):
     high: Any
     size: Any
     tiles: Any  # of the table
-    tiles_of_partitions: Any
+    tiles_of_parts: Any
     middle: Any  # of costs in 16 bits: r x K
     widest: Any  # r
     numbers: Any  # unit, ratio and errors
@@ -88,16 +87,15 @@ def iterate(
     `statistics` are counts and masses of the labels in `state`. `tables` are those of costs and of partitions that
     these labels were evaluated by, if they are `known`; else only shape and type matter.
     """
-    (n, r), (n_columns, n_clusters) = membership.codes.shape, statistics[0].shape
+    (n, r), n_clusters = membership.codes.shape, statistics[0].shape[1]
     n_threads = sharing.n_threads(n * r, relabel.ALONE)
     method = method._replace(safety=pricing.rounding_unit(method.safety, r, tables[0].dtype))
-    sums = relabel.sums_for(n_threads, n_columns, n_clusters, rows.n_masses)
+    sums, starts = relabel.sums_for(n_threads, membership.offsets, n_clusters, rows.n_masses)
     room = _room_for(r, statistics, tables, sums)
     shortened = short.unknown(tables[0].shape, tables[1].shape)
     drift = Drift(edges, np.empty((len(edges) - 1, n_clusters), np.float32), np.empty(len(edges) - 1))
-    cells = relabel.span_of(n, n_threads), relabel.starts_of(membership.offsets, n_clusters)
     facts = np.zeros((limits.n_iter + 1, 4))
-    task = (codes_of(membership), method, room, shortened, rows, state, drift, cells)
+    task = (codes_of(membership), method, room, shortened, rows, state, drift, relabel.span_of(n, n_threads), starts)
     own = [(me, relabel.room_for(room.tiles, shortened)) for me in range(n_threads)]
     t = sharing.led(_iterate, (task, limits, known, facts), own)
     turns = [(room.counts[i % 3], room.masses[i % 3] if rows.n_masses else None) for i in (t - 2, t - 1, t)]
@@ -123,92 +121,87 @@ def _room_for(r: int, statistics: tuple, tables: tuple, sums: Any) -> _Room:
 @kernel
 def _iterate(task, limits, known, facts, me, own, control):
     """Lead, as the first thread, and return the number of iterations; or help, and return whether to come again."""
-    phase = np.int64(0)
-    while me > 0:
-        phase = sharing.join(control, phase)
-        if phase <= 0:
-            return np.int64(phase == 0)
-        _work(control[sharing.JOB], task, me, own, control)
-        sharing.leave(control)
-    given, method, room, _, rows, _, _, _ = task
-    room.turn[1] = limits.anew
-    priced = np.empty(2)
-    for t in range(limits.n_iter + 1):
-        room.turn[0] = t
-        if t > 0:
-            _add_up_threads(room, rows.n_masses, facts[t])
-        _share(PRICE, task, own, control)
-        parts, before = room.of_partitions[(t + 1) % 2], room.of_partitions[t % 2]
-        pricing.add_up(room.parts, room.terms, room.seen, method.total, parts, priced)
-        facts[t, :2] = priced
-        if t > 0:
-            if facts[t, 1] > 0 or not facts[t, 0] < facts[t - 1, 0] or t == limits.n_iter:
-                return np.int64(t)
-            room.turn[1] = facts[t, 2] > limits.moved_share * len(given[0])
-        _bound(task, parts, before, limits.skip and (known or t > 0))
-        _share(ROUND, task, own, control)
-        _share(RELABEL, task, own, control)
-    return np.int64(0)
+    room = task[2]
+    phase, job = np.int64(0), np.int64(PRICE)
+    if me == 0:
+        room.turn[0], room.turn[1] = 0, limits.anew
+    while True:
+        if me == 0:
+            sharing.open_job(control, job)
+        else:
+            phase = sharing.join(control, phase)
+            if phase <= 0:
+                return np.int64(phase == 0)
+            job = control[sharing.JOB]
+        _work(job, task, me, own, control)
+        if me > 0:
+            sharing.leave(control)
+            continue
+        sharing.close_job(control)
+        job = _next_job(job, task, limits, known, facts)
+        if job < 0:
+            return room.turn[0]
 
 
-@inner
-def _share(job, task, own, control):
-    """Do a job, with whoever helps."""
-    sharing.open_job(control, job)
-    _work(job, task, 0, own, control)
-    sharing.close_job(control)
-
-
-@inner
+@inlined
 def _work(job, task, me, own, control):
     """Take part in a job."""
-    given, method, room, shortened, rows, state, drift, (span, starts) = task
+    given, method, room, shortened, rows, state, drift, span, starts = task
     if job == RELABEL:
-        cells, masses, facts = _parts_of(room, me)
-        tables = room.tiles, room.tiles_of_partitions, room.counts.shape[2]
-        unit, ratio, error, part_error = room.numbers[0], room.numbers[1], room.numbers[2], room.numbers[3]
-        table, of_parts, base, parts, bits, _, _, _, _ = shortened
-        units = short.Short(table, of_parts, base, parts, bits, unit, ratio, error, part_error)
-        counting = cells, masses, facts, room.turn[1] > 0, starts
+        tables = room.tiles, room.tiles_of_parts, room.counts.shape[2]
+        units, counting = _with_numbers(shortened, room.numbers), (room.sums[me], starts, room.turn[1] > 0)
         relabel.relabel_spans(given, tables, units, rows, state, drift, span, counting, own, control)
-        return
-    i = sharing.next_span(control, 1)
-    while i < len(method.of_partition):
-        if job == PRICE:
-            _price(method, room, given[2], i)
-        else:
-            table = room.tables[(room.turn[0] + 1) % 2]
-            _tile(table, room.tiles, given[2][i], given[2][i + 1])
-            if room.numbers[2] < np.inf:
-                short.round_partitions(table, room.middle, given[2], room.numbers[0], shortened.table, i, i + 1)
+    else:
         i = sharing.next_span(control, 1)
+        while i < len(method.of_partition):
+            if job == PRICE:
+                _price(method, room, starts, given[2], i)
+            else:
+                _round(room, shortened.table, given[2], i)
+            i = sharing.next_span(control, 1)
 
 
-@inner
-def _parts_of(room, me):
-    """Return what a thread has counted."""
-    _, n_columns, n_clusters = room.counts.shape
-    return split(room.sums[me], n_columns, n_clusters, room.masses.shape[1])
+@inlined
+def _next_job(job, task, limits, known, facts):
+    """Do what is between two jobs; return the next one, or -1 if there is none."""
+    given, method, room, shortened, rows, _, drift, _, _ = task
+    found = np.int64(RELABEL)
+    if job == RELABEL:
+        room.turn[0] += 1
+        _add_up_threads(room, rows.n_masses, facts)
+        found = np.int64(PRICE)
+    elif job == PRICE and _is_last(method, room, limits, len(given[0]), facts):
+        found = np.int64(-1)
+    elif job == PRICE:
+        _bound(method, room, shortened, drift, limits.skip and (known or room.turn[0] > 0))
+        found = np.int64(ROUND)
+    return found
 
 
-@inner
-def _price(method, room, offsets, i):
+@inlined
+def _with_numbers(shortened, numbers):
+    """Return a table in 16 bits with its unit, ratio and errors."""
+    table, of_parts, base, parts, bits, _, _, _, _ = shortened
+    return short.Short(table, of_parts, base, parts, bits, numbers[0], numbers[1], numbers[2], numbers[3])
+
+
+@inlined
+def _price(method, room, starts, offsets, i):
     """Add up what threads have counted in a partition, and make its tables of costs."""
-    t, anew = room.turn
+    t, anew = room.turn[0], room.turn[1]
     counts, masses, table = room.counts[t % 3], room.masses[t % 3], room.tables[(t + 1) % 2]
-    first, last, n_clusters = offsets[i], offsets[i + 1], counts.shape[1]
     if t > 0:
-        before = room.counts[(t - 1) % 3]
-        if anew:
-            counts[first:last] = 0
-        else:
-            counts[first:last] = before[first:last]
+        before, n_clusters, begin = room.counts[(t - 1) % 3], counts.shape[1], np.int64(starts[i])
+        for c in range(offsets[i], offsets[i + 1]):
+            for k in range(n_clusters):
+                counts[c, k] = 0 if anew else before[c, k]
         for me in range(len(room.sums)):
-            counted = _parts_of(room, me)[0]
-            for c in range(first, last):
+            counted, at = room.sums[me], begin
+            for c in range(offsets[i], offsets[i + 1]):
                 for k in range(n_clusters):
-                    counts[c, k] += counted[c * n_clusters + k]
-                    counted[c * n_clusters + k] = 0
+                    counts[c, k] += counted[at + k]
+                    counted[at + k] = 0
+                at += n_clusters
     pricing.price_partitions(
         method.kind,
         counts,
@@ -229,31 +222,61 @@ def _price(method, room, offsets, i):
     room.widest[i] = short.find_middles(table, offsets, method.complete, room.middle, i, i + 1)
 
 
-@inner
+@inlined
+def _round(room, table, offsets, i):
+    """Copy the costs of a partition into tiles, and round them to 16 bits."""
+    costs = room.tables[(room.turn[0] + 1) % 2]
+    _tile(costs, room.tiles, offsets[i], offsets[i + 1])
+    if room.numbers[2] < np.inf:
+        short.round_partitions(costs, room.middle, offsets, room.numbers[0], table, i, i + 1)
+
+
+@inlined
 def _add_up_threads(room, n_masses, facts):
-    """Add up what threads know of rows that moved and were evaluated, and masses."""
-    t, anew = room.turn
+    """Add up what threads know of rows that moved and were evaluated, and of masses."""
+    t, anew, n_clusters = room.turn[0], room.turn[1], room.counts.shape[2]
     masses, before = room.masses[t % 3], room.masses[(t - 1) % 3]
-    masses[:] = before * (1 - anew)
+    for i in range(n_masses):
+        for k in range(n_clusters):
+            masses[i, k] = 0 if anew else before[i, k]
     for me in range(len(room.sums)):
-        _, more, seen = _parts_of(room, me)
-        masses += more
-        facts[2:] += seen
-        more[:], seen[:] = 0, 0
+        sums = room.sums[me]
+        for place in range(2):
+            facts[t, 2 + place] += sums[place]
+            sums[place] = 0
+        for i in range(n_masses):
+            for k in range(n_clusters):
+                masses[i, k] += sums[2 + i * n_clusters + k]
+                sums[2 + i * n_clusters + k] = 0
 
 
-@inner
-def _bound(task, parts, before, known):
+@inlined
+def _is_last(method, room, limits, n_rows, facts):
+    """Judge the iteration that has just been priced: say whether it ends the call, else how the next one counts."""
+    t, priced = room.turn[0], np.empty(2)
+    pricing.add_up(room.parts, room.terms, room.seen, method.total, room.of_partitions[(t + 1) % 2], priced)
+    facts[t, 0], facts[t, 1] = priced[0], priced[1]
+    if t == 0:
+        return False
+    room.turn[1] = facts[t, 2] > limits.moved_share * n_rows
+    return facts[t, 1] > 0 or not facts[t, 0] < facts[t - 1, 0] or t == limits.n_iter
+
+
+@inlined
+def _bound(method, room, shortened, drift, known):
     """Bound what the new tables take off margins, and choose the units of 16 bits."""
-    _, method, room, shortened, _, _, drift, _ = task
+    t = room.turn[0]
+    parts, before, widest = room.of_partitions[(t + 1) % 2], room.of_partitions[t % 2], 0.0
     pricing.bound_rounding(room.size, parts, method.safety, drift.edges, drift.rounding)
-    drift.taken[:] = np.inf
     if known:
         pricing.bound_drift(room.low, room.high, before, parts, method.complete, drift.edges, drift.taken)
-    _tile(parts, room.tiles_of_partitions, 0, len(parts))
-    room.numbers[:] = np.inf
+    else:
+        drift.taken[:] = np.inf
+    _tile(parts, room.tiles_of_parts, 0, len(parts))
+    room.numbers[2] = np.inf
     if len(shortened.table) > 1:  # there is room for it
-        widest = room.widest.max()
+        for i in range(len(room.widest)):
+            widest = max(widest, room.widest[i])
         found = short.find_units(parts, room.middle, widest, method.complete, method.heaviest, shortened)
         room.numbers[0], room.numbers[1], room.numbers[2], room.numbers[3] = found
 

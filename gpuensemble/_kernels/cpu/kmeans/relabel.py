@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
 from gpuensemble._kernels.cpu.membership import codes_of
@@ -70,18 +70,14 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     """
     n, r = membership.codes.shape
     tiles, parts, shortened = tables
-    n_threads, n_columns = sharing.n_threads(n * r, ALONE), membership.n_columns
-    sums = sums_for(n_threads, n_columns, n_clusters, rows.n_masses)
+    n_threads = sharing.n_threads(n * r, ALONE)
+    sums, starts = sums_for(n_threads, membership.offsets, n_clusters, rows.n_masses)
     shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift, span_of(n, n_threads))
-    starts = starts_of(membership.offsets, n_clusters)
-    own = [
-        ((*split(some, n_columns, n_clusters, rows.n_masses), anew, starts), room_for(tiles, shortened))
-        for some in sums
-    ]
-    sharing.together(relabel_spans, shared, own)
+    own = [((some, starts, anew), room_for(tiles, shortened)) for some in sums]
+    sharing.together(_relabel, shared, own)
     total = sums[0] if n_threads == 1 else sums.sum(0)
-    counts, masses, facts = split(total, n_columns, n_clusters, rows.n_masses)
-    return counts[:-1].reshape(-1, n_clusters), masses, facts
+    counts = total[starts[0] : starts[-1]].reshape(-1, n_clusters)
+    return counts, total[2 : starts[0]].reshape(-1, n_clusters), total[:2]
 
 
 def span_of(n, n_threads):
@@ -89,21 +85,13 @@ def span_of(n, n_threads):
     return min(SPAN, max(1, n // (8 * n_threads * BLOCK)) * BLOCK)
 
 
-def starts_of(offsets, n_clusters):
-    """Return the first cell of each partition in a table of counts."""
-    return (offsets[:-1].astype(np.int64) * n_clusters).view(np.uint64)
+def sums_for(n_threads, offsets, n_clusters, n_masses):
+    """Make zeros for what each thread adds up; return where the counts of each partition begin, and of holes, too.
 
-
-def sums_for(n_threads, n_columns, n_clusters, n_masses):
-    """Make zeros for what each thread adds up: counts, and a cell for holes; masses; moved and evaluated rows."""
-    return sharing.apart(n_threads, n_columns * n_clusters + 1 + n_masses * n_clusters + 2)
-
-
-def split(sums, n_columns, n_clusters, n_masses):
-    """Return these parts of a thread's sums."""
-    cells = n_columns * n_clusters + 1
-    end = cells + n_masses * n_clusters
-    return sums[:cells], sums[cells:end].reshape((n_masses, n_clusters)), sums[end : end + 2]
+    Before them are the number of rows that moved, that of evaluated ones, and masses.
+    """
+    starts = offsets.astype(np.int64) * n_clusters + (2 + n_masses * n_clusters)
+    return sharing.apart(n_threads, starts[-1] + 1), starts.view(np.uint64)
 
 
 def room_for(tiles, shortened):
@@ -113,11 +101,16 @@ def room_for(tiles, shortened):
 
 
 @kernel
+def _relabel(given, tables, shortened, rows, state, drift, span, counting, room, queue):
+    relabel_spans(given, tables, shortened, rows, state, drift, span, counting, room, queue)
+
+
+@inlined
 def relabel_spans(given, tables, shortened, rows, state, drift, span, counting, room, queue):
     """Work on spans of rows until none is left."""
     codes, hole, offsets = given
     tiles, parts, n_clusters = tables
-    n, anew = len(codes), counting[3]
+    n, (sums, _, anew) = len(codes), counting
     chosen, unsure, places = np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp)
     weights, best, margin = np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, np.int32), np.empty(BLOCK)
     found = np.empty(BLOCK, np.int32), np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, tiles.dtype)
@@ -140,15 +133,15 @@ def relabel_spans(given, tables, shortened, rows, state, drift, span, counting, 
             for j in range(left):
                 best[places[j]], margin[places[j]] = found[0][j], np.float64(found[2][j]) - found[1][j]
             moved = _settle(state, drift.rounding, chosen, m, best, margin, old)
-            counting[2][0] += moved
-            counting[2][1] += m
+            sums[0] += moved
+            sums[1] += m
             if anew:
                 for x in range(block, stop):
                     chosen[x - block], best[x - block] = x, state.labels[x]
-                _add(given, rows, chosen, stop - block, best, 1, counting)
+                _add(given, rows, chosen, stop - block, best, n_clusters, np.int64(1), counting)
             else:
-                _add(given, rows, chosen, moved, old, -1, counting)
-                _add(given, rows, chosen, moved, best, 1, counting)
+                _add(given, rows, chosen, moved, old, n_clusters, np.int64(-1), counting)
+                _add(given, rows, chosen, moved, best, n_clusters, np.int64(1), counting)
         first = sharing.next_span(queue, span)
 
 
@@ -251,25 +244,25 @@ def _settle(state, rounding, chosen, m, best, margin, old):
 
 
 @inner
-def _add(given, rows, chosen, m, labels, sign, counting):
+def _add(given, rows, chosen, m, labels, n_clusters, sign, counting):
     """Count rows with these labels, or take them off."""
     codes, hole, _ = given
-    cells, masses, _, _, starts = counting
-    multiplicity, step, n_clusters = rows.multiplicity, min(1, len(rows.multiplicity) - 1), np.uintp(masses.shape[1])
-    spare = np.uintp(len(cells) - 1)
+    sums, starts, _ = counting
+    multiplicity, step, width = rows.multiplicity, min(1, len(rows.multiplicity) - 1), np.uintp(n_clusters)
+    spare = starts[len(starts) - 1]
     for j in range(m):
         row, k, amount = codes[chosen[j]], np.uintp(labels[j]), sign * multiplicity[chosen[j] * step]
         for i in range(len(row)):
-            cell = starts[i] + np.uintp(row[i]) * n_clusters + k
+            cell = starts[i] + np.uintp(row[i]) * width + k
             if hole is not None:  # no branch on what no processor could foresee
                 cell = spare + np.uintp(row[i] != hole) * (cell - spare)
-            cells[cell] += amount
-    if len(masses):
-        _add_masses(given, rows, chosen, m, labels, sign, masses)
+            sums[cell] += amount
+    if rows.n_masses:
+        _add_masses(given, rows, chosen, m, labels, n_clusters, sign, sums)
 
 
 @inner
-def _add_masses(given, rows, chosen, m, labels, sign, masses):
+def _add_masses(given, rows, chosen, m, labels, n_clusters, sign, sums):
     """Add the masses of rows to those of their labels: in all, or in each partition that saw the row."""
     codes, hole, _ = given
     mass, multiplicity, step = rows.mass, rows.multiplicity, min(1, len(rows.multiplicity) - 1)
@@ -278,6 +271,6 @@ def _add_masses(given, rows, chosen, m, labels, sign, masses):
     for j in range(m):
         x = chosen[j]
         amount = sign * (mass[x] if known else degrees[j] * multiplicity[x * step])
-        for i in range(len(masses)):
-            seen = 1 if len(masses) == 1 or hole is None else np.int64(codes[x, i] != hole)
-            masses[i, labels[j]] += seen * amount
+        for i in range(rows.n_masses):
+            seen = 1 if rows.n_masses == 1 or hole is None else np.int64(codes[x, i] != hole)
+            sums[2 + i * n_clusters + labels[j]] += seen * amount

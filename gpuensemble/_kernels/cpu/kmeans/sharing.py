@@ -85,7 +85,7 @@ def n_threads(work: int, least: int) -> int:
 
 def apart(n_threads: int, size: int) -> np.ndarray:
     """Make a row of `size` zeros and more for each thread: two in one cache line would wait for each other's."""
-    return np.zeros((n_threads, size + WORDS), np.int64)
+    return np.zeros((n_threads, int(size) + WORDS), np.int64)
 
 
 @intrinsic
