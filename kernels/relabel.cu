@@ -80,7 +80,7 @@ __global__ void relabel(const Code* __restrict__ codes, const int* __restrict__ 
         double margin = -infinity<double>();
         if constexpr (N > 0) {
             const Short<G, N> in_short(short_table, short_parts, base, short_facts, bits);
-            if (in_short.unit > 0) k = in_short.cheapest(group, row, offsets, r, w, margin);
+            if (in_short.unit > 0) k = in_short.cheapest(group, row, offsets, r, K, w, margin);
         }
         if (!(margin > rounding[bin])) {
             Best<T> best = best_column<false, V>(group, row, offsets, r, table, per_partition, summed, w, K, pitch);

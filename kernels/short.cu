@@ -214,10 +214,13 @@ struct Short {
         : table(reinterpret_cast<const Pairs<N>*>(table)), parts(reinterpret_cast<const Pairs<N>*>(parts)),
           base(reinterpret_cast<const Four*>(base)), bits(bits), unit(facts[0]), ratio(facts[1]), error(facts[2]), part_error(facts[3]) {}
 
-    // Adds up the entries of the observed partitions of a row, of the table and of partitions.
+    // Adds up the entries of the observed partitions of a row, of the table and of partitions. A lane none of whose
+    // clusters is among the K loads nothing.
     template <typename Code>
-    __device__ void add_up(const Group<G>& group, const Code* row, const int* offsets, int r, Totals<N>& sums,
+    __device__ void add_up(const Group<G>& group, const Code* row, const int* offsets, int r, int K, Totals<N>& sums,
                            Totals<N>& part_sums) const {
+        const bool idle = 2 * N * group.lane >= K;
+        constexpr int AHEAD = 4;
         constexpr int EACH = G < TOGETHER ? TOGETHER / G : 1;  // partitions that a lane decodes
         int observed = 0;
         for (int first = 0; first < r; first += EACH * G) {
@@ -233,12 +236,18 @@ struct Short {
             for (int begin = 0; begin < EACH * G && first + begin < r; begin += TOGETHER) {
                 Pairs<N> some = {}, some_parts = {};
 #pragma unroll
-                for (int j = 0; j < TOGETHER; ++j) {
-                    const int line = __shfl_sync(group.mask, column[EACH == 1 ? 0 : j / G], begin + j % G, G);
-                    if (line < 0) continue;
-                    ++observed;
-                    some.add(table[static_cast<int64>(line) * G + group.lane]);
-                    if (parts) some_parts.add(parts[static_cast<int64>(first + begin + j) * G + group.lane]);
+                for (int half = 0; half < TOGETHER; half += AHEAD) {
+                    Pairs<N> entry[AHEAD] = {};  // loads that go on at the same time
+#pragma unroll
+                    for (int j = half; j < half + AHEAD; ++j) {
+                        const int line = __shfl_sync(group.mask, column[EACH == 1 ? 0 : j / G], begin + j % G, G);
+                        if (line < 0 || idle) continue;
+                        ++observed;
+                        entry[j - half] = table[static_cast<int64>(line) * G + group.lane];
+                        if (parts) some_parts.add(parts[static_cast<int64>(first + begin + j) * G + group.lane]);
+                    }
+#pragma unroll
+                    for (int j = 0; j < AHEAD; ++j) some.add(entry[j]);
                 }
                 sums.add(some);
                 part_sums.add(some_parts);
@@ -253,10 +262,10 @@ struct Short {
 
     // The cheapest cluster of a row; margin: what the next one costs more, at least. It is right if that is positive.
     template <typename Code>
-    __device__ int cheapest(const Group<G>& group, const Code* row, const int* offsets, int r, double weight,
+    __device__ int cheapest(const Group<G>& group, const Code* row, const int* offsets, int r, int K, double weight,
                             double& margin) const {
         Totals<N> sums = {}, part_sums = {};
-        add_up(group, row, offsets, r, sums, part_sums);
+        add_up(group, row, offsets, r, K, sums, part_sums);
         Least least = {0x7fffffff, 0x7fffffff};
 #pragma unroll
         for (int v = 0; v < 2 * N; v += 4) {

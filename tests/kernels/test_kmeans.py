@@ -313,16 +313,63 @@ MUTANTS = [
     ("relabel", "if (best.cost == infinity<T>())", "if (false)"),
     ("relabel", "margin - rounding[bin]", "margin"),
     ("relabel", "atomicAdd(facts + threadIdx.x, found[threadIdx.x])", "facts[threadIdx.x] = found[threadIdx.x]"),
-    ("relabel", "moved += best.k != old;", "++moved;"),
+    ("relabel", "moved += k != old;", "++moved;"),
     ("relabel", "x += group.stride) {\n        const int old", "x += 2 * group.stride) {\n        const int old"),
+    ("relabel", "step = G / 2; step > 0; step /= 2) total", "step = G / 4; step > 0; step /= 2) total"),
+    ("relabel", "if (!is_hole(row[i])) total", "total"),
+    ("relabel", "if (!(margin > rounding[bin]))", "if (!(margin > -1e300))"),
+    ("relabel", "k = best.k;", ""),
+    # short
+    ("short", "k < (complete ? 0 : K)", "k < 0"),
+    ("short", "all.take(own.low, own.high);", "all.take(own.low, own.low);"),
+    ("short", "all.reduce();", ""),
+    ("short", "of_part.reduce();", ""),
+    ("short", "widest = largest_of_warp(widest);", ""),
+    ("short", "complete ? widest : larger(0, all.high - all.low)", "widest"),
+    ("short", "of_parts[i] = of_part.middle();", "of_parts[i] = of_part.low;"),
+    ("short", "step = 16; step > 0; step /= 2) value", "step = 8; step > 0; step /= 2) value"),
+    ("short", "1e-290", "1e-200"),
+    ("short", "rint((static_cast<double>(cost) - middle) / unit)", "(static_cast<double>(cost) - middle) / unit"),
+    ("short", "LEVELS + static_cast<int>(rint", "static_cast<int>(rint"),
+    ("short", "mean /= K;", ""),
+    ("short", "__syncthreads();\n    double mean", "double mean"),
+    ("short", "__syncthreads();\n    if (threadIdx.x >= 32) return;", "if (threadIdx.x >= 32) return;"),
+    ("short", "complete ? (sums[k] - mean) / unit : 0", "(sums[k] - mean) / unit"),
+    ("short", "used && n_parts == 1", "used"),
+    ("short", "larger(larger(largest, base[k]), -base[k])", "larger(largest, base[k])"),
+    ("short", "largest += heaviest * ratio * r * LEVELS;", ""),
+    ("short", "unit < infinity<double>() && largest", "largest"),
+    ("short", "* LEVELS < room / 2;", "* LEVELS < 1e300;"),
+    ("short", "r + 2 + largest", "r + largest"),
+    ("short", "facts[3] = r * ratio;", "facts[3] = ratio;"),
+    ("short", "of_parts[i], of_part)", "of_parts[i], unit)"),
+    ("short", "if (blockIdx.x == 0)\n        state_bases", "state_bases"),
+    ("short", "const int64 c = first + entry / W;", "const int64 c = offsets[0] + entry / W;"),
+    # decide
+    ("decide", "if (mine >= r) continue;\n                const Code", "const Code"),
+    ("decide", "if (!is_hole(code)) column[e]", "column[e]"),
+    ("decide", "EACH == 1 ? 0 : j / G", "0"),
+    ("decide", "begin + j % G, G)", "j % G, G)"),
+    ("decide", "TOGETHER = 8;", "TOGETHER = 16;"),
+    ("decide", "of[2 * v + 1] += pairs.of[v] >> 16;", "of[2 * v + 1] += pairs.of[v] & 0xffff;"),
+    ("decide", "const int loser = least < first ? first : least;", "const int loser = least;"),
+    ("decide", "if (next < second) second = next;", ""),
+    ("decide", "<< bits) | (k + d)", "<< bits) | k"),
+    ("decide", "step /= 2) {\n            const int first", "step /= 4) {\n            const int first"),
+    ("decide", "(error + weight * part_error)", "error"),
+    ("decide", "(factors.of[d] + of_parts)", "factors.of[d]"),
+    ("decide", "part_sums.add(some_parts);", ""),
+    ("decide", "left_out.of[d] + static_cast<float>(weight)", "static_cast<float>(weight)"),
+    ("decide", "in_short.unit > 0", "false"),
 ]
+FILES = {"short": "short.cu", "relabel": "relabel.cu", "decide": "relabel.cu"}  # of the kernels of other scenarios
 
 
 @pytest.mark.skipif(gxx() is None, reason="needs g++ on Linux to compile CUDA kernels for the CPU")
 @pytest.mark.parametrize(("name", "old", "new"), MUTANTS)
 def test_mutant_is_found(name, old, new, monkeypatch):
     monkeypatch.setattr(source, "MAX_BLOCKS", 2)
-    file = "relabel.cu" if name == "relabel" else "pricing.cu"
+    file = FILES.get(name, "pricing.cu")
     assert source.source(file).count(old) == 1, "the text to mutate must occur once in the kernel's file"
     found = []
     for order in ("forward", "reverse"):

@@ -32,7 +32,7 @@ def lanes_of(n_clusters: int) -> tuple[int, int]:
 
 
 def shortened(given, given_parts, shape, offsets, complete, heaviest):
-    """Round a table of costs to 16 bits: it is given with its pitch, the costs of partitions with how many there are."""
+    """Round a table of costs to 16 bits; it is given with its pitch, the costs of partitions with how many they are."""
     import cupy
 
     (table, pitch), (parts, n_parts), (n_columns, n_clusters), r = given, given_parts, shape, len(offsets) - 1
