@@ -43,9 +43,11 @@ __device__ int64 degree(const Group<G>& group, const Code* row, const int* offse
 // the whole costs, at once and by the same lanes: a row in a hundred or fewer.
 //
 // Bytes per row that is evaluated: r codes from device memory; r * W entries of 2 bytes from the L2 cache, which limits it.
-// Sectors per row, counted in the PTX run where 16 bits decide (without holes, weights known), and by the whole costs:
-//       r    K    16 bits   whole costs
-//     100   50        @A@          @B@
+// All sectors per row, counted in the PTX run, in double and without holes: by 16 bits, and by the whole costs.
+//       r       C    K   16 bits   whole costs
+//     100   2,000   10       115           283
+//     100   5,000   50       417         1,305
+//     100   5,000  100       747         2,524
 // weight: of each row, or null: the degree if `sizes` are given, else 1.
 template <typename T, typename Code, int G, int N>
 __global__ void relabel(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,

@@ -62,6 +62,13 @@ INFINITE = {  # which entries of the tables before and after are infinite; a col
 }
 
 
+def apart(xp, table, more):
+    """The table with so many numbers more between the beginnings of its rows."""
+    room = xp.zeros((table.shape[0], table.shape[1] + more), table.dtype)
+    room[:, : table.shape[1]] = xp.asarray(table)
+    return room[:, : table.shape[1]]
+
+
 def drifted(xp, dtype="float64"):
     """What is taken and the rounding errors, with and without holes, of tables some entries of which are infinite."""
     rng = np.random.default_rng(1)
@@ -74,7 +81,9 @@ def drifted(xp, dtype="float64"):
             for entry in entries:
                 table[entry] = np.inf
         given = (tuple(map(xp.asarray, parts)), xp.asarray(offsets), complete, xp.asarray(edges), SAFETY)
-        yield from kmeans.drift(*map(xp.asarray, tables), *given)
+        for rows_apart in ((0, 0), (0, 5), (3, 0)):
+            both = (apart(xp, *one) for one in zip(tables, rows_apart, strict=True))
+            yield from kmeans.drift(*both, *given)
         yield from kmeans.drift(None, xp.asarray(tables[1]), *given)
 
 
@@ -284,7 +293,10 @@ MUTANTS = [
     ("price", "low += (before - (high - back)) + (term - back);", ""),
     ("price", "if (summed) of_partitions[k] = static_cast<T>(part);", ""),
     ("price", "any ? 0 : 1", "any ? 1 : 0"),
+    ("price", "* pitch + k] = static_cast<T>(cost)", "* K + k] = static_cast<T>(cost)"),
     # drift
+    ("drift", "* pitch_after + k", "* K + k"),
+    ("drift", "* pitch_before + k", "* K + k"),
     ("drift", "if (change != change) change = 0;", ""),
     ("drift", "if (change > largest) largest = change;", ""),
     ("drift", "magnitude < positive_infinity() && ", ""),

@@ -46,13 +46,13 @@ def _counted(membership, rows, old, labels, n_clusters):
     multiplicity = rows.multiplicity if len(rows.multiplicity) == len(labels) else None
     if not rows.n_masses:
         return _counts(membership, old, labels, multiplicity, n_clusters), cupy.empty((0, n_clusters), np.int64)
-    counts = _counts(membership, old, labels, multiplicity, n_clusters) if rows.n_masses == 1 else None
-    if counts is not None and not rows.shift:
-        # a degree is a sum over clusters, and at least 1 of a row that counts: so are the sums of degrees
+    if rows.n_masses > 1:
+        mass = rows.mass if len(rows.mass) else _masses(membership, rows)
+        return kernels.count_moved_masses(membership, None, old, labels, multiplicity, mass, n_clusters)
+    counts = _counts(membership, old, labels, multiplicity, n_clusters)
+    if not rows.shift:  # a degree is a sum over clusters, so that sums of degrees are, too; none that counts is 0
         return counts, (rows.sizes[:, None] * counts).sum(0, keepdims=True)
     mass = rows.mass if len(rows.mass) else _masses(membership, rows)
-    if counts is None:
-        return kernels.count_moved_masses(membership, None, old, labels, multiplicity, mass, n_clusters)
     return counts, _counts(_first(membership), old, labels, mass, n_clusters).sum(0, keepdims=True)
 
 
