@@ -131,8 +131,8 @@ __device__ void state_bases(const T* parts, int n_parts, int r, int K, int W, in
 
 // The table in 16 bits, C x W, the costs of partitions, r x W, if there are several, and what goes with them.
 //
-// A block owns a partition; each warp finds the units for itself, and the first block states the bases. Bytes: the table once,
-// and a quarter of that. Divisions in float64 limit it, one an entry.
+// A block owns a partition, and has a whole number of rows of W threads; each warp finds the units for itself, and the
+// first block states the bases. Bytes: the table once, and a quarter of that. Divisions in float64 limit it, one an entry.
 template <typename T>
 __global__ void shorten(const T* __restrict__ table, const int* __restrict__ offsets, int r, int K, int pitch, int complete,
                         const T* __restrict__ parts, int n_parts, const double* __restrict__ middle,
@@ -143,18 +143,14 @@ __global__ void shorten(const T* __restrict__ table, const int* __restrict__ off
     if (blockIdx.x == 0)
         state_bases(parts, n_parts, r, K, W, complete, middle, unit, of_part / unit, heaviest, bits, base, facts);
     if (!(unit < infinity<double>())) return;
+    const int k = threadIdx.x % W, apart = blockDim.x / W;
     for (int i = blockIdx.x; i < r; i += gridDim.x) {
-        const int first = offsets[i], n_entries = (offsets[i + 1] - first) * W;
-        for (int entry = threadIdx.x; entry < n_entries; entry += blockDim.x) {
-            const int64 c = first + entry / W;
-            const int k = entry % W;
-            short_table[c * W + k] =
-                k < K ? rounded(table[c * pitch + k], middle[static_cast<int64>(i) * K + k], unit) : LEVELS;
-        }
-        for (int k = threadIdx.x; k < (n_parts > 1 ? W : 0); k += blockDim.x) {
-            const int64 line = i;
-            short_parts[line * W + k] = k < K ? rounded(parts[line * pitch + k], of_parts[i], of_part) : LEVELS;
-        }
+        const double own = k < K ? middle[static_cast<int64>(i) * K + k] : 0;
+        for (int64 c = offsets[i] + threadIdx.x / W; c < offsets[i + 1]; c += apart)
+            short_table[c * W + k] = k < K ? rounded(table[c * pitch + k], own, unit) : LEVELS;
+        if (n_parts == 1 || threadIdx.x >= W) continue;
+        const int64 line = i;
+        short_parts[line * W + k] = k < K ? rounded(parts[line * pitch + k], of_parts[i], of_part) : LEVELS;
     }
 }
 
@@ -212,7 +208,8 @@ struct Short {
     __device__ Short(const unsigned short* table, const unsigned short* parts, const float* base, const double* facts,
                      int bits)
         : table(reinterpret_cast<const Pairs<N>*>(table)), parts(reinterpret_cast<const Pairs<N>*>(parts)),
-          base(reinterpret_cast<const Four*>(base)), bits(bits), unit(facts[0]), ratio(facts[1]), error(facts[2]), part_error(facts[3]) {}
+          base(reinterpret_cast<const Four*>(base)), bits(bits), unit(facts[0]), ratio(facts[1]), error(facts[2]),
+          part_error(facts[3]) {}
 
     // Adds up the entries of the observed partitions of a row, of the table and of partitions. A lane none of whose
     // clusters is among the K loads nothing.

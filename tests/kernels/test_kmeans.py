@@ -356,7 +356,8 @@ MUTANTS = [
     ("short", "facts[3] = r * ratio;", "facts[3] = ratio;"),
     ("short", "of_parts[i], of_part)", "of_parts[i], unit)"),
     ("short", "if (blockIdx.x == 0)\n        state_bases", "state_bases"),
-    ("short", "const int64 c = first + entry / W;", "const int64 c = offsets[0] + entry / W;"),
+    ("short", "c < offsets[i + 1]; c += apart", "c < offsets[i + 1]; c += 2 * apart"),
+    ("short", "if (n_parts == 1 || threadIdx.x >= W) continue;", "if (n_parts == 1) continue;"),
     # decide
     ("decide", "if (mine >= r) continue;\n                const Code", "const Code"),
     ("decide", "if (!is_hole(code)) column[e]", "column[e]"),

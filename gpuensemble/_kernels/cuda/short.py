@@ -8,7 +8,7 @@ from gpuensemble._kernels.cpu.kmeans.short import WIDTH
 from gpuensemble._kernels.cpu.tiles import padded
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
-THREADS = 256  # of a block of shorten
+THREADS = 256  # of a block of shorten: as many as a row of the table has entries at most
 WARP = 32
 NOTHING = np.uintp(0)  # no address
 
