@@ -4,8 +4,9 @@
 // the CPU, with the same bits: products, quotients and roots are rounded once each, sums have a fixed order, and
 // --fmad=false keeps a product and a sum apart.
 //
-// Partition i owns the columns offsets[i] .. offsets[i + 1] - 1; K clusters. All tables are small beside the codes, and
-// read once or twice; what matters is that nothing of them leaves the device.
+// Partition i owns the columns offsets[i] .. offsets[i + 1] - 1; K clusters. Rows of tables of costs are `pitch` numbers
+// apart, in whole sectors for those who read them. All tables are small beside the codes, and read once or twice; what
+// matters is that nothing of them leaves the device.
 
 typedef long long int64;
 
@@ -21,7 +22,7 @@ template <typename T>
 __global__ void price(int kind, const int64* __restrict__ counts, const int64* __restrict__ masses, int n_masses,
                       const double* __restrict__ of_column, const double* __restrict__ of_partition,
                       const int* __restrict__ offsets, int r, int K, double scale, double unit, T* __restrict__ table,
-                      double* __restrict__ parts, double* __restrict__ terms, int* __restrict__ seen) {
+                      int pitch, double* __restrict__ parts, double* __restrict__ terms, int* __restrict__ seen) {
     const int64 n_cells = static_cast<int64>(r) * K;
     for (int64 cell = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; cell < n_cells;
          cell += static_cast<int64>(gridDim.x) * blockDim.x) {
@@ -62,7 +63,7 @@ __global__ void price(int kind, const int64* __restrict__ counts, const int64* _
                 cost = (square * (factor * factor) - 2 * (number * label) * factor) * (weight * scale);
             else
                 cost = -(number * label) * factor * (weight * scale);
-            table[static_cast<int64>(c) * K + k] = static_cast<T>(cost);
+            table[static_cast<int64>(c) * pitch + k] = static_cast<T>(cost);
         }
     }
 }
@@ -120,16 +121,17 @@ __global__ void add_up(const double* __restrict__ parts, const double* __restric
 // The least and the largest change of an entry from one table to the next, and the largest finite entry, of each partition
 // and cluster. A thread owns one (i, k). Bytes: both tables once.
 template <typename T>
-__global__ void changes(const T* __restrict__ before, const T* __restrict__ after, const int* __restrict__ offsets, int r,
-                        int K, double* __restrict__ low, double* __restrict__ high, double* __restrict__ size) {
+__global__ void changes(const T* __restrict__ before, const T* __restrict__ after, int pitch_before, int pitch_after,
+                        const int* __restrict__ offsets, int r, int K, double* __restrict__ low,
+                        double* __restrict__ high, double* __restrict__ size) {
     const int64 n_cells = static_cast<int64>(r) * K;
     for (int64 cell = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; cell < n_cells;
          cell += static_cast<int64>(gridDim.x) * blockDim.x) {
         const int i = static_cast<int>(cell / K), k = static_cast<int>(cell % K);
         double least = positive_infinity(), largest = -positive_infinity(), finite = 0;
         for (int c = offsets[i]; c < offsets[i + 1]; ++c) {
-            const double entry = after[static_cast<int64>(c) * K + k];
-            double change = entry - static_cast<double>(before[static_cast<int64>(c) * K + k]);
+            const double entry = after[static_cast<int64>(c) * pitch_after + k];
+            double change = entry - static_cast<double>(before[static_cast<int64>(c) * pitch_before + k]);
             if (change != change) change = 0;  // infinite before and after
             if (change < least) least = change;
             if (change > largest) largest = change;

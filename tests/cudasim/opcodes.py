@@ -232,6 +232,18 @@ def _convert_float(batch, statement, ftz, to, kind):
     return elementwise(batch, statement, [to, kind], lambda a: flush(flush(a).astype(DTYPES[to])))
 
 
+@opcode(r"cvt\.(rni|rzi)(?:\.ftz)?\.(s32|f64)\.(f32|f64)")
+def _round(batch, statement, mode, to, kind):
+    """To a whole number, the nearest or the next towards 0; PTX clamps what an integer cannot hold."""
+    whole, nan = np.rint if mode == "rni" else np.trunc, 0 if kind == "f32" else -(2.0**31)
+
+    def rounded(a):
+        found = whole(a).astype("f8")
+        return found if to == "f64" else np.clip(np.where(np.isnan(found), nan, found), -(2.0**31), 2.0**31 - 1)
+
+    return elementwise(batch, statement, [to, kind], lambda a: rounded(a).astype(DTYPES[to]))
+
+
 @opcode(r"cvta(\.to)?\.(global|shared)\.u64")
 def _convert_address(batch, statement, to, space):
     window = np.uint64(SHARED_WINDOW if space == "shared" else 0)

@@ -64,7 +64,9 @@ LTA = tuple(f"lta_update<{kind}>" for kind in FLOATS)
 PAIRS = tuple(f"{name}<{kind}>" for name in ("pair_gram", "pair_multiply") for kind in FLOATS)
 JACOBI = tuple(f"orthogonalise<{kind}, {parts}>" for kind in FLOATS for parts in (1, 2))
 PRICING = tuple(f"{name}<{kind}>" for name in ("price", "add_up", "changes", "round_off", "bound") for kind in FLOATS)
-RELABEL = tuple(f"relabel<{kind}, {code}, {group}>" for kind in FLOATS for code in CODES for group in GROUPS)
+SCREENING = ("4, 2", "4, 4", "8, 4", "16, 4", "32, 4", "32, 0")  # lanes of a row, and pairs of entries of each
+RELABEL = tuple(f"relabel<{kind}, {code}, {group}>" for kind in FLOATS for code in CODES for group in SCREENING)
+SHORT = tuple(f"{name}<{kind}>" for name in ("middles", "shorten") for kind in FLOATS)
 BATCHES = tuple(
     f"{name}<{kind}>" for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse") for kind in FLOATS
 )
@@ -78,6 +80,7 @@ COVERING = {
     "counts.cu": COUNTS[::5],
     "relabel.cu": RELABEL[::5],
     "pricing.cu": (*PRICING, "take"),
+    "short.cu": SHORT,
     "slices.cu": SOME_SLICES,
     "jacobi.cu": JACOBI,
     "lta.cu": LTA,

@@ -1,10 +1,11 @@
-"""What the membership kernels move, counted where the PTX that NVRTC makes of them runs; there are no caches."""
+"""What the kernels on rows move, counted where the PTX that NVRTC makes of them runs; there are no caches."""
 
 import numpy as np
 import pytest
 
 from cudasim import nvrtc, standin
 from cudasim.ptx import PtxModule
+from gpuensemble._kernels import kmeans
 from gpuensemble._kernels.cuda import membership as cuda
 from support import membership, random_codes
 
@@ -162,3 +163,44 @@ def test_cells_of_a_group_fit_unless_one_partition_has_too_many(seed):
     for at in range(0, len(cells), size):
         some = cells[at : at + size]
         assert some.sum() <= capacity or some.max() > capacity
+
+
+def relabelled(launched, m, table, decides=True):
+    """Sectors of the whole table and of that in 16 bits, which may decide nothing, that `relabel` reads."""
+    import cupy
+
+    n, n_clusters = len(m.codes), table.shape[1]
+    edges, none, parts = cupy.asarray(np.array([1.0, 2.0])), cupy.empty(0, "int64"), cupy.zeros((1, n_clusters))
+    drift = kmeans.Drift(edges, *kmeans.drift(None, table, (None, parts), m.offsets, True, edges, 4.0))
+    *ready, in_short = kmeans.prepared(table, parts, m.offsets, True, 1.0)
+    in_short = in_short if decides else in_short._replace(facts=0 * in_short.facts)
+    rows = kmeans.RowFacts(cupy.ones(1, "int64"), cupy.ones(n), none, none, 0, 0)
+    state = kmeans.State(cupy.zeros(n, "int32"), cupy.zeros(n, "float32"), cupy.full(n, kmeans.NEW, "uint8"))
+    kmeans.relabel(m, (*ready, in_short), rows, state, drift, n_clusters, True)
+    (kernel,) = (kernel for kernel in launched if "relabel" in kernel.name)
+    return sectors(kernel.loads, 4), sectors(kernel.loads, 9)
+
+
+@pytest.mark.parametrize("n_columns", [5, 10, 20, 32, 40, 50, 64, 70, 100, 200])
+def test_rows_that_16_bits_decide_read_a_third_of_the_sectors(launched, n_columns):
+    m, table = ensemble(64, [20] * 40), array(800, n_columns)
+    table[:, 0] -= 1.0  # a cluster that is far below the others
+    of_row, of_whole_row = -(-2 * n_columns // 32), -(-8 * n_columns // 32)
+    read, in_short = relabelled(launched, m, table)
+    assert read == 0 < in_short <= m.codes.size * of_row  # rows of a warp that are in one cluster share what they read
+    whole, read = relabelled(launched, m, table, decides=False)
+    assert read == 0 < whole <= m.codes.size * of_whole_row
+    assert in_short * of_whole_row <= whole * of_row
+
+
+def test_only_rows_that_16_bits_leave_open_read_the_whole_table(launched):
+    import cupy
+
+    codes = np.zeros((64, 40), int)
+    codes[::8] = 1  # rows whose clusters all cost the same
+    m, table = membership(cupy, codes, [2] * 40), array(80, 50)
+    table[:, 0] -= 1.0
+    table[1::2] = 0.0
+    whole, in_short = relabelled(launched, m, table)
+    assert whole == 8 * 40 * 13
+    assert 0 < in_short <= 64 * 40 * 4

@@ -148,6 +148,7 @@ def aims(sheet: Sheet) -> list[str]:
         return at_size(by_name[name], known[by_name[name].title], part)[0]
 
     lloyd, begin = on_sheet(of("SEC", "iteration"), sheet), on_sheet(of("SEC", "setup"), sheet)
+    # what our kernels ask for as they are, with rows decided in 16 bits; without launches, host reads and the library
     roof = on_sheet(lloyd.counts, sheet, "kernel_").total
     own = on_sheet(of("SEC, its own start", "setup"), sheet)
     streamed = on_sheet(of("SEC, of a file", "iteration"), sheet)

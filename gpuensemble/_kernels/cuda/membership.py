@@ -283,8 +283,19 @@ def padded_table(table):
     if n_rows == 1 and table.flags.c_contiguous:
         return table, pitch  # no second row is read
     if table.strides == (pitch * size, size):
-        flat = ((n_rows - 1) * pitch + n_columns,)
-        return cupy.lib.stride_tricks.as_strided(table, shape=flat, strides=(size,)), pitch
+        return memory_of(table)
     padded = cupy.zeros((n_rows, pitch), table.dtype)
     padded[:, :n_columns] = table
     return padded, pitch
+
+
+def memory_of(table):
+    """Return the memory of a table whose rows may be apart, as those of a padded one, and by how many numbers."""
+    import cupy
+
+    (n_rows, n_columns), size = table.shape, table.itemsize
+    if table.flags.c_contiguous:
+        return table, n_columns
+    pitch = table.strides[0] // size
+    flat = ((n_rows - 1) * pitch + n_columns,)
+    return cupy.lib.stride_tricks.as_strided(table, shape=flat, strides=(size,)), pitch

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gpuensemble._kernels.cpu.kmeans.pricing import KINDS
+from gpuensemble._kernels.cuda.membership import memory_of, pitch_of
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 THREADS = 128  # of a block
@@ -14,17 +15,18 @@ def price(kind, counts, masses, columns, offsets, scale, unit, dtype, summed, to
     import cupy
 
     (n_columns, n_clusters), r = counts.shape, len(offsets) - 1
-    table = cupy.empty((n_columns, n_clusters), dtype)
+    pitch = pitch_of(n_clusters, np.dtype(dtype).itemsize)
+    table = cupy.empty((n_columns, pitch), dtype)  # so that `relabel` and `assign` take it as it is
     parts, terms = (cupy.empty((r, n_clusters)) for _ in "pt")
     seen, of_clusters, facts = cupy.empty((r, n_clusters), np.int32), cupy.empty((n_clusters, 3)), cupy.empty(2)
     of_partitions = cupy.empty((1 if summed else r, n_clusters), dtype)
     size, name = (np.int32(r), np.int32(n_clusters)), TYPE[table.dtype.name]
     of_masses = (np.uintp(0), np.int32(0)) if masses is None else (masses, np.int32(len(masses)))
-    given = (np.int32(KINDS.index(kind)), counts, *of_masses, *columns, offsets, *size)
-    _each(f"price<{name}>", r * n_clusters, (*given, np.float64(scale), np.float64(unit), table, parts, terms, seen))
+    given = (np.int32(KINDS.index(kind)), counts, *of_masses, *columns, offsets, *size, np.float64(scale))
+    _each(f"price<{name}>", r * n_clusters, (*given, np.float64(unit), table, np.int32(pitch), parts, terms, seen))
     left = (np.int32(summed), np.float64(total), of_partitions, of_clusters, facts)
     _launch(f"add_up<{name}>", 1, (parts, terms, seen, *size, *left))
-    return table, of_partitions, facts
+    return table[:, :n_clusters], of_partitions, facts
 
 
 def drift(before, after, parts, offsets, complete, edges, safety):
@@ -35,7 +37,8 @@ def drift(before, after, parts, offsets, complete, edges, safety):
     low, high, largest_entry = (cupy.empty((r, n_clusters)) for _ in "lhs")
     rounding = cupy.empty(n_bins)
     size, name = (np.int32(r), np.int32(n_clusters)), TYPE[after.dtype.name]
-    given = (after if before is None else before, after, offsets, *size)
+    memory, pitches = zip(*map(memory_of, (after if before is None else before, after)), strict=True)
+    given = (*memory, *map(np.int32, pitches), offsets, *size)
     _each(f"changes<{name}>", r * n_clusters, (*given, low, high, largest_entry))
     unit = np.float64(safety * (r + 4) * float(np.finfo(after.dtype).eps))
     of_parts, bins = (parts[1], np.int32(len(parts[1]))), (edges, np.int32(n_bins))

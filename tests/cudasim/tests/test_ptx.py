@@ -214,6 +214,17 @@ def test_conversions_between_floats():
     assert execute("cvt.rn.f32.s32", ["f32", "s32"], [16777217, -3]).tolist() == [16777216, -3]
 
 
+def test_whole_numbers():
+    numbers = [2.5, -2.5, 3.5, 0.9, -0.9, -7.0, 4e9, -4e9, np.inf, np.nan]
+    least, most = -(2**31), 2**31 - 1
+    nearest = execute("cvt.rni.f64.f64", ["f64", "f64"], numbers[:7])
+    assert_same_bits(nearest, np.array([2.0, -2.0, 4.0, 1.0, -1.0, -7.0, 4e9]))
+    for kind, of_nan in (("f64", least), ("f32", 0)):
+        found = execute(f"cvt.rzi.s32.{kind}", ["s32", kind], numbers)
+        assert found.tolist() == [2, -2, 3, 0, 0, -7, most, least, most, of_nan]
+    assert execute("cvt.rzi.ftz.s32.f32", ["s32", "f32"], [-1.5]).tolist() == [-1]
+
+
 def test_division_by_zero_and_unknown_instructions_raise():
     with pytest.raises(ZeroDivisionError):
         execute("div.s32", ["s32"] * 3, [1], [0])

@@ -1,1 +1,1 @@
-"""The steps of k-means over labels on the CPU; `relabel` and `pricing` are twins of files of kernels/."""
+"""The steps of k-means over labels on the CPU; `relabel`, `pricing` and `short` are twins of files of kernels/."""

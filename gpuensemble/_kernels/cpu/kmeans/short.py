@@ -123,10 +123,14 @@ def _unit(widest):
 @inner
 def _bases(per_partition, middle, complete, unit, heaviest, base, parts):
     """Find what the table leaves out of the costs, in units; return how large that can be."""
-    n_clusters, mean = middle.shape[1], middle.sum() / middle.shape[1]
+    n_clusters, sums, mean = middle.shape[1], np.empty(middle.shape[1]), 0.0
+    for k in range(n_clusters):
+        sums[k] = middle[:, k].sum()
+        mean += sums[k]
+    mean /= n_clusters
     largest, largest_part = 0.0, 0.0
     for k in range(n_clusters):
-        base[0, k] = (middle[:, k].sum() - mean) / unit if complete else 0.0
+        base[0, k] = (sums[k] - mean) / unit if complete else 0.0
         parts[0, k] = np.float64(per_partition[0, k]) / unit if len(per_partition) == 1 else 0.0
         largest, largest_part = max(largest, abs(base[0, k])), max(largest_part, abs(parts[0, k]))
     return largest + heaviest * largest_part
