@@ -66,8 +66,11 @@ JACOBI = tuple(f"orthogonalise<{kind}, {parts}>" for kind in FLOATS for parts in
 PRICING = tuple(f"{name}<{kind}>" for name in ("price", "add_up", "changes", "round_off", "bound") for kind in FLOATS)
 RELABEL = tuple(f"relabel<{kind}, {code}, {group}>" for kind in FLOATS for code in CODES for group in GROUPS)
 BATCHES = tuple(
-    f"{name}<{kind}>" for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse") for kind in FLOATS
+    f"{name}<{kind}>"
+    for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse", "place")
+    for kind in FLOATS
 )
+SEEDING = (*(f"try_rows<{kind}>" for kind in FLOATS), "draw_rows", "pivot")
 FLAGS = ("false, false", "false, true", "true, false", "true, true")  # of moves and masses
 COUNTS = tuple(f"count<{counter}, {code}, {flags}>" for counter in COUNTERS for code in CODES for flags in FLAGS)
 PARTS = tuple(f"add_parts<{kind}>" for kind in FLOATS)
@@ -83,6 +86,7 @@ COVERING = {
     "lta.cu": LTA,
     "pairs.cu": PAIRS,
     "batches.cu": (*BATCHES, "judge"),
+    "seeding.cu": SEEDING,
 }
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES, "relabel.cu": RELABEL}
 ALL |= {"scatter.cu": (*SCATTER, *PARTS), "counts.cu": COUNTS}
