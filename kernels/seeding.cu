@@ -87,7 +87,6 @@ __global__ void draw_rows(int step, const double* __restrict__ places, int n_pla
             scales[s] = scale;
             if (most > 0) found[s] = step + 1;
         }
-        __syncthreads();  // before another start takes the shared memory
     }
 }
 
@@ -130,7 +129,7 @@ __global__ void try_rows(int step, const T* __restrict__ x, int d, const double*
                 if (n > 1) total += static_cast<int64>(cost * weight[row * weight_step] * scales[s]);
             }
         }
-        if (warps.lane < n) atomicAdd(totals + s * n_tries + warps.lane, static_cast<uint64>(total));
+        if (n > 1 && warps.lane < n) atomicAdd(totals + s * n_tries + warps.lane, static_cast<uint64>(total));
     }
 }
 

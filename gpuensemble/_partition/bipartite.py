@@ -104,7 +104,7 @@ class Embedded(Lasting):
     def lengths(self, m: Membership) -> Array:
         """Return |g(x)| of each row, in the type of the tables."""
         table = shared_on(m.device, self, lambda: to_device(self.projection, m.device), "projection")
-        norms = [(products.gather_sum(m.take(rows), table) ** 2).sum(1) ** 0.5 for rows in _chunks(m)]
+        norms = [products.gather_lengths(m.take(rows), table) for rows in _chunks(m)]
         return namespace(*norms).concatenate(norms).astype(self.tables.table.dtype, copy=False)
 
     def _tables_on(self, device: str) -> CostTables:
@@ -250,10 +250,7 @@ def _product(block: Block, degrees: Degrees, columns: Columns) -> Array:
     total = 0
     for rows in _chunks(block.m):
         some = block.m.take(rows)
-        gathered = products.gather_sum(some, given)
-        gathered *= share[rows, None]
-        gathered += magic
-        gathered -= magic
+        gathered = products.gather_shares(some, given, share[rows], magic)
         total = products.scatter_add(some, gathered) + total
     return total
 

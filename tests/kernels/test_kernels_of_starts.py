@@ -10,11 +10,13 @@ from cudasim import nvrtc, standin
 from cudasim.ptx import PtxModule
 from cudasim.shim import ShimModule, gxx
 from gpuensemble._kernels.cpu.features import batches as cpu_batches
+from gpuensemble._kernels.cpu.features import embedding as cpu_embedding
 from gpuensemble._kernels.cpu.features import seeding as cpu
 from gpuensemble._kernels.cuda import batches as cuda_batches
+from gpuensemble._kernels.cuda import embedding as cuda_embedding
 from gpuensemble._kernels.cuda import seeding as cuda
 from gpuensemble._kernels.cuda import source
-from support import check
+from support import check, membership, onehot
 
 ENGINES = {
     "CPU": partial(ShimModule, checked=True),
@@ -59,8 +61,11 @@ class Starts:
         self.weight = np.where(rng.random(n) < 0.1, 0, rng.random(n)) if weighted else np.ones(1)
         self.rows = np.stack([rng.permutation(n)[:m] for _ in self.sizes]) if sampled else None
         self.places = rng.random((3, 1 + 5 * 4))
-        self.places[0, 0], self.places[2, 1:5] = 1 - 2**-53, (0, 0.5, 1 - 2**-53, 0.25)
         m = m if sampled else n
+        self.places[:, 0] = 1 - 2**-53, 0.5, 2.5 / m  # half of an even number of rows ends where the next begins
+        self.places[2, 1:5] = 0, 0.5, 1 - 2**-53, 0.25
+        if sampled:
+            self.rows[2, 2] = 2  # the row of zeros is the first of the last start
         self.costs, self.fresh, self.scales = np.zeros((3, m)), np.zeros((3, m, 4)), np.zeros(3)
         self.totals, self.drawn = np.full((3, 4), 9), np.zeros((3, 4), "int64")
         self.chosen, self.found = np.full((3, 6), -1), np.zeros(3, "int32")
@@ -179,6 +184,38 @@ def test_the_first_of_equally_long_rows_is_the_pivot(device):
     assert expected[0].tolist() == [3, 5]  # beyond (3, 4), (5, 0) is longer than (0, 5)
     for found, one in zip(cuda.pivots(device.asarray(x), 2), expected, strict=True):
         check(found, one, device, exact=True)
+
+
+# ------------------------------------------------------------------------------------------------ embedded rows
+
+
+SIZES = {  # rows, clusters of each partition, columns, type of the codes
+    "few columns": (700, [5, 3, 7] * 12, 9, np.uint8),
+    "two columns a lane": (300, [50, 2, 3], 40, np.uint16),
+    "more columns than a warp holds": (70, [4] * 33, 70, np.int32),
+    "a partition that does not fit": (600, [3, 210, 4], 33, np.uint8),
+}
+
+
+@pytest.mark.parametrize("case", SIZES)
+@pytest.mark.parametrize("holes", [0.0, 0.2])
+def test_embedded_rows_and_their_lengths(device, case, holes):
+    n, sizes, n_columns, code = SIZES[case]
+    rng = np.random.default_rng(n)
+    codes = np.where(rng.random((n, len(sizes))) < holes, -1, rng.integers(0, sizes, (n, len(sizes))))
+    codes[-1], codes[:, 1] = np.array(sizes) - 1, abs(codes[:, 1])  # the last column, and a label in every row
+    here, there = (membership(xp, codes.astype(code), np.array(sizes)) for xp in (np, device))
+    table, share = rng.standard_normal((sum(sizes), n_columns)), rng.random(n)
+    magic = np.array(1.5 * 2.0**32)
+    expected = cpu_embedding.gather_shares(here, table, share, magic)
+    on_device = [device.asarray(one) for one in (table, share, magic)]
+    check(cuda_embedding.gather_shares(there, *on_device), expected, device, exact=True)
+    lengths = cpu_embedding.gather_lengths(here, table)
+    check(cuda_embedding.gather_lengths(there, on_device[0]), lengths, device, exact=True)
+    sums = onehot(codes, np.array(sizes)) @ table
+    np.testing.assert_allclose(expected, sums * share[:, None], atol=2.0**-20)
+    np.testing.assert_array_equal(expected % 2.0**-20, 0)
+    np.testing.assert_allclose(lengths, np.linalg.norm(sums, axis=1), atol=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------ means

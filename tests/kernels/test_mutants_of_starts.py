@@ -29,7 +29,13 @@ CASES = {
         lambda device: checks.test_means_become_tables(device, "float64", False, True, True),
     ],
 }
-FILES = {"place": "batches.cu"}  # the others are in seeding.cu
+EMBEDDED = [
+    lambda device: checks.test_embedded_rows_and_their_lengths(device, "two columns a lane", 0.2),
+    lambda device: checks.test_embedded_rows_and_their_lengths(device, "more columns than a warp holds", 0.0),
+    lambda device: checks.test_embedded_rows_and_their_lengths(device, "a partition that does not fit", 0.2),
+]
+CASES |= {"gather_shares": EMBEDDED, "gather_lengths": EMBEDDED}
+FILES = {"place": "batches.cu", "gather_shares": "embedding.cu", "gather_lengths": "embedding.cu"}  # else seeding.cu
 
 
 def fault(kernel, old, new):
@@ -91,7 +97,6 @@ MUTANTS = [
     ("wrong result", "draw_rows", "drawn[s * n_tries + t] = row_of(y)", "drawn[s * n_tries + t] = y"),
     ("wrong result", "draw_rows", "t < n_tries; t += THREADS", "t < n_tries - 1; t += THREADS"),
     ("wrong result", "draw_rows", "if (most > 0) found", "found"),
-    ("race", "draw_rows", "__syncthreads();  // before another start", "//"),
     # try_rows
     ("out of bounds", "try_rows", "s = blockIdx.y; s < n_starts", "s = blockIdx.y; s <= n_starts"),
     ("wrong result", "try_rows", "if (step >= sizes[s]) continue;", ""),
@@ -114,7 +119,7 @@ MUTANTS = [
     ("race", "try_rows", "if (warps.lane != t) continue;", ""),
     ("wrong result", "try_rows", "cost * weight[row * weight_step] * scales[s]", "cost * scales[s]"),
     ("wrong result", "try_rows", "cost * weight[row * weight_step] * scales[s]", "cost * weight[row * weight_step]"),
-    ("out of bounds", "try_rows", "if (warps.lane < n) atomicAdd", "atomicAdd"),
+    ("out of bounds", "try_rows", "if (n > 1 && warps.lane < n) atomicAdd", "atomicAdd"),
     # pivot
     ("wrong result", "pivot", "other > square || (other == square && where < row)", "other > square"),
     ("wrong result", "pivot", "other > square || (other == square && where < row)", "other >= square"),
@@ -134,6 +139,36 @@ MUTANTS = [
         "j <= d; j += 32) {\n            const double value",
     ),
     ("race", "pivot", "if (warps.lane == 0) {\n        squares_after", "{\n        squares_after"),
+    # gather_shares
+    ("out of bounds", "gather_shares", "first + k < n && begin + lane < r", "begin + lane < r"),
+    ("wrong result", "gather_shares", "first + k < n && begin + lane < r", "first + k < n && begin + lane < r - 1"),
+    ("wrong result", "gather_shares", "begin < r; begin += 32", "begin < 32; begin += 32"),
+    ("out of bounds", "gather_shares", "size * WIDE <= capacity", "true"),
+    ("race", "gather_shares", "__syncthreads();  // all rows", "//"),
+    ("race", "gather_shares", "}\n                __syncthreads();", "}"),
+    ("wrong result", "gather_shares", "at < size * WIDE; at", "at < size * WIDE - 32; at"),
+    (
+        "out of bounds",
+        "gather_shares",
+        "column < K ? part[static_cast<int64>(at / WIDE) * K + column] : 0.0",
+        "part[0]",
+    ),
+    ("wrong result", "gather_shares", "static_cast<int>(seen[k]), i - begin", "static_cast<int>(seen[k]), 0"),
+    ("out of bounds", "gather_shares", "if (is_hole(code)) continue;", ""),
+    ("wrong result", "gather_shares", "near[static_cast<int>(code) * WIDE + column]", "near[column]"),
+    ("wrong result", "gather_shares", "else if (base + column < K)", "else if (base + column < K - 1)"),
+    ("wrong result", "gather_shares", "K + base + column]", "K + column]"),
+    ("wrong result", "gather_shares", "tile * TILE + threadIdx.x / 32 * ROWS", "tile * TILE + threadIdx.x / 32"),
+    ("out of bounds", "gather_shares", "if (first + k >= n) return;", ""),
+    ("wrong result", "gather_shares", "sum[v] * share[first + k]", "sum[v]"),
+    ("out of bounds", "gather_shares", "if (column < K) out", "out"),
+    ("wrong result", "gather_shares", "value + *magic - *magic", "value"),
+    # gather_lengths
+    ("wrong result", "gather_lengths", "square[k] += sum[v] * sum[v]", "square[k] = sum[v] * sum[v]"),
+    ("wrong result", "gather_lengths", "step > 0; step /= 2) square", "step > 1; step /= 2) square"),
+    ("out of bounds", "gather_lengths", "== 0 && first + k < n) out", "== 0) out"),
+    ("race", "gather_lengths", "threadIdx.x % 32 == 0 && first", "first"),
+    ("wrong result", "gather_lengths", "= sqrt(square[k])", "= square[k]"),
     # place
     ("out of bounds", "place", "c < n_centers; c += warps.stride", "c <= n_centers; c += warps.stride"),
     ("wrong result", "place", "square += sum * sum", "square += sum"),

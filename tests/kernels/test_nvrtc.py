@@ -9,7 +9,7 @@ import pytest
 
 from cudasim import nvrtc
 from cudasim.ptx import PtxFunction
-from gpuensemble._kernels.cuda import slices
+from gpuensemble._kernels.cuda import embedding, slices
 from gpuensemble._kernels.cuda.source import source
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
@@ -71,6 +71,9 @@ BATCHES = tuple(
     for kind in FLOATS
 )
 SEEDING = (*(f"try_rows<{kind}>" for kind in FLOATS), "draw_rows", "pivot")
+EMBEDDING = tuple(
+    f"{name}<{code}, {each}>" for name in ("gather_shares", "gather_lengths") for code in CODES for each in (1, 2)
+)
 FLAGS = ("false, false", "false, true", "true, false", "true, true")  # of moves and masses
 COUNTS = tuple(f"count<{counter}, {code}, {flags}>" for counter in COUNTERS for code in CODES for flags in FLAGS)
 PARTS = tuple(f"add_parts<{kind}>" for kind in FLOATS)
@@ -87,6 +90,7 @@ COVERING = {
     "pairs.cu": PAIRS,
     "batches.cu": (*BATCHES, "judge"),
     "seeding.cu": SEEDING,
+    "embedding.cu": EMBEDDING,
 }
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES, "relabel.cu": RELABEL}
 ALL |= {"scatter.cu": (*SCATTER, *PARTS), "counts.cu": COUNTS}
@@ -121,6 +125,13 @@ def test_the_largest_block_of_orthogonalise_has_registers_enough(arch):
     log = nvrtc.compile((KERNELS / "jacobi.cu").read_text(), JACOBI, arch).log
     for kernel in nvrtc.usage(log).values():
         assert -(-kernel.registers // 8) * 8 * 32 * slices.WARPS <= 65536
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_block_of_embedded_rows_has_registers_enough(arch):
+    for kernel in nvrtc.usage(nvrtc.compile(source("embedding.cu"), EMBEDDING, arch).log).values():
+        assert -(-kernel.registers // 8) * 8 * embedding.THREADS <= 65536
 
 
 @needs_nvrtc

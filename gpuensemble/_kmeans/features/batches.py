@@ -102,7 +102,7 @@ def lloyd(features: Features, starts: list, weight: Array, max_iter: int, tol: f
         left = starts[len(found) :]
         some = left[: fitting(features, [_size(start) for start in left])]
         found += _together(features, some, weight, max_iter, tol)
-    return [clusters.best(found[i : i + n_init], features.dtype).result() for i in range(0, len(found), n_init)]
+    return [clusters.best(found[i : i + n_init], features).result() for i in range(0, len(found), n_init)]
 
 
 def nearest(features: Features, position: list, weight: Array) -> Array:

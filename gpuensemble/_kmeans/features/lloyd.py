@@ -74,7 +74,7 @@ def kmeans(
 
     starts = _starts(features, [n_clusters] * n_init, [rng] * n_init, weight, init)
     if device_of(weight) == "cpu":
-        return best([_lloyd(features, _at(features, start, weight), max_iter, tol) for start in starts], features.dtype)
+        return best([_lloyd(features, _at(features, start, weight), max_iter, tol) for start in starts], features)
     return batches.lloyd(features, starts, weight, max_iter, tol, n_init)[0]
 
 

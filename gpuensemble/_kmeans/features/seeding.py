@@ -5,8 +5,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from gpuensemble._array.csr import Csr
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 from gpuensemble._kernels.cpu.features import steps as cpu_features
@@ -45,7 +43,7 @@ def _side_by_side(features: Features, drawn: list, weight: Array) -> list:
     if len(drawn) > at_once:
         return _side_by_side(features, drawn[:at_once], weight) + _side_by_side(features, drawn[at_once:], weight)
     chosen, n_found = _chosen(features, drawn, n, weight if features.whole is None else weight * features.whole)
-    ends = np.cumsum(n_found).tolist()
+    ends = itertools.accumulate(n_found)
     which = namespace(chosen).concatenate([chosen[i, :number] for i, number in enumerate(n_found)])
     position = positions_of(features, features.dense(which))
     return [[part[begin:end] for part in position] for begin, end in itertools.pairwise([0, *ends])]
@@ -55,12 +53,10 @@ def _chosen(features: Features, drawn: list, n: int, weight: Array) -> tuple[Arr
     """Return the rows that each start chooses, by rows, and how many of them there are."""
     xp, device, n_starts = namespace(features.square), device_of(weight), len(drawn)
     most, n_tries = max(k for k, *_ in drawn), max(_n_tries(k) for k, *_ in drawn)
-    places = np.zeros((n_starts, max(len(one) for *_, one in drawn)))
-    for row, (*_, one) in zip(places, drawn, strict=True):
-        row[: len(one)] = one
-    sizes, tries = np.array([(k, _n_tries(k)) for k, *_ in drawn], "int32").T.copy()
-    places, sizes, tries = (to_device(one, device) for one in (places, sizes, tries))
-    rows = None if drawn[0][1] is None else to_device(np.stack([one for _, one, _ in drawn]), device)
+    padded = itertools.zip_longest(*(places.tolist() for *_, places in drawn), fillvalue=0.0)
+    places = xp.asarray(list(zip(*padded, strict=True)))
+    sizes, tries = (xp.asarray(one, dtype="int32") for one in zip(*((k, _n_tries(k)) for k, *_ in drawn), strict=True))
+    rows = None if drawn[0][1] is None else xp.stack([to_device(one, device) for _, one, _ in drawn])
     costs, scales = xp.empty((n_starts, n)), xp.empty(n_starts)
     fresh = xp.empty((n_starts, n, n_tries))
     totals, tried = (xp.zeros((n_starts, n_tries), "int64") for _ in range(2))

@@ -8,8 +8,7 @@ kept in whole units, so that the order of additions, of rows and of sets changes
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-
-LANES = 32  # of a warp, which adds up what a set has saved
+from gpuensemble._kernels.cpu.features.lanes import sum_of_lanes
 
 
 def csr_scores(matrix, begin, table, add, out):
@@ -215,13 +214,13 @@ def _place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, 
     for c in range(len(sums)):
         for j in range(len(squares)):
             squares[j] = (sums[c, j] / scale[j]) ** 2
-        square = _sum_of_lanes(squares, 0, len(squares))
+        square = sum_of_lanes(squares, 0, len(squares))
         size = np.sqrt(square) if cosine else masses[c] / mass_scale
         for j in range(len(squares)):
             position = sums[c, j] / scale[j] / size if size > 0 else 0.0
             table[c, j] = weight * (-position if cosine else -2.0 * position)
             squares[j] = position * position
-        cost = number(0.0 if cosine else weight * _sum_of_lanes(squares, 0, len(squares)))
+        cost = number(0.0 if cosine else weight * sum_of_lanes(squares, 0, len(squares)))
         empty[c] = counts[c] == 0 or (add and empty[c])
         saved[c] = (weight * size if cosine else weight * (square / size)) if size > 0 else 0.0
         total = offset[c] if add else number(0)
@@ -241,7 +240,7 @@ def _judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, st
         for c in range(starts[b], starts[b + 1]):
             n_empty += empty[c]
         for part in range(len(saved)):
-            cost = max(0.0, totals[part, b] - _sum_of_lanes(saved[part], starts[b], starts[b + 1]))
+            cost = max(0.0, totals[part, b] - sum_of_lanes(saved[part], starts[b], starts[b + 1]))
             found += cost
             costs[part, b] = cost
         ends = moved[b] == 0 or steps[b] + 1 == limit or objective[b] - found <= tol * found
@@ -251,17 +250,3 @@ def _judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, st
         status[b] = 2 if n_empty else 1 if ends else 0
         if status[b] == 0:
             moved[b] = 0
-
-
-@inner
-def _sum_of_lanes(values, first, last):
-    """Add up as a warp does: each lane every 32nd entry, then lanes in pairs."""
-    lanes = np.zeros(LANES)
-    for c in range(first, last):
-        lanes[(c - first) % LANES] += values[c]
-    step = LANES // 2
-    while step:
-        for lane in range(step):
-            lanes[lane] += lanes[lane + step]
-        step //= 2
-    return lanes[0]

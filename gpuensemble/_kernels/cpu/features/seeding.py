@@ -7,7 +7,7 @@ It is the CPU's twin of kernels/seeding.cu, and has its bits. Of k-means++ the C
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-from gpuensemble._kernels.cpu.features.batches import LANES
+from gpuensemble._kernels.cpu.features.lanes import LANES, dot, total
 
 
 def draw_rows(step, places, tries, sizes, rows, weight, fresh, costs, totals, scales, drawn, chosen, found):
@@ -146,7 +146,7 @@ def _try_rows(
                     a, b = np.float64(part[row, j]), np.float64(part[other, j])
                     lanes[j % LANES] += a * b if cosine else (a - b) * (a - b)
                     squares[j % LANES] += b * b
-                found, square = _total(lanes), _total(squares)
+                found, square = total(lanes), total(squares)
                 cost = factor * found
                 if cosine:
                     cost = constant[row] - (factor * (found / np.sqrt(square)) if square > 0 else 0.0)
@@ -162,48 +162,18 @@ def _try_rows(
 def _pivots(x, pivot, lanes, rows, squares):
     newest, largest = 0, -1.0
     for y in range(len(x)):
-        own = _dot(x[y], x[y], lanes)
+        own = dot(x[y], x[y], lanes)
         if own > largest:
             newest, largest = y, own
     for i in range(len(rows)):
         rows[i], squares[i] = newest, largest
         pivot[:] = x[newest]
-        square = max(_dot(pivot, pivot, lanes), 1e-300)
+        square = max(dot(pivot, pivot, lanes), 1e-300)
         newest, largest = 0, -1.0
         for y in range(len(x) if i + 1 < len(rows) else 0):
-            along = _dot(x[y], pivot, lanes) / square
+            along = dot(x[y], pivot, lanes) / square
             for j in range(len(pivot)):
                 x[y, j] -= along * pivot[j]
-            own = _dot(x[y], x[y], lanes)
+            own = dot(x[y], x[y], lanes)
             if own > largest:
                 newest, largest = y, own
-
-
-@inner
-def _dot(a, b, lanes):
-    """Multiply two rows as a warp does: each lane has every 32nd column."""
-    whole = len(a) // LANES * LANES
-    lanes[:] = 0
-    for first in range(0, whole, LANES):
-        for lane in range(LANES):
-            lanes[lane] += a[first + lane] * b[first + lane]
-    for j in range(whole, len(a)):
-        lanes[j - whole] += a[j] * b[j]
-    for lane in range(16):
-        lanes[lane] += lanes[lane + 16]
-    for lane in range(8):
-        lanes[lane] += lanes[lane + 8]
-    for lane in range(4):
-        lanes[lane] += lanes[lane + 4]
-    return (lanes[0] + lanes[2]) + (lanes[1] + lanes[3])
-
-
-@inner
-def _total(lanes):
-    """Add up lanes in pairs, in place."""
-    step = LANES // 2
-    while step:
-        for lane in range(step):
-            lanes[lane] += lanes[lane + step]
-        step //= 2
-    return lanes[0]
