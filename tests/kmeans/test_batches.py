@@ -9,7 +9,7 @@ from gpuensemble import generate
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu.features import batches as cpu
-from gpuensemble._kmeans.features import batches, distances, lloyd
+from gpuensemble._kmeans.features import batches, distances, lloyd, seeding
 from support import check
 
 DISTANCES = distances.DISTANCES
@@ -102,6 +102,29 @@ def test_the_guide_of_eq_9_is_of_one_set_alone(xp):
     guide = distances.FeatureBlock(onehot(labels, 3, "float64"), 0.3, None, "agreement")
     guided = features(xp, table()).beside(distances.prepare([guide], "agreement"))
     assert batches.fitting(guided, [3, 3]) == 1
+
+
+@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("most", [64, 4096])
+def test_starts_side_by_side_are_those_of_the_cpu(xp, monkeypatch, distance, weighted, most):
+    monkeypatch.setattr(seeding, "SEED_ROWS", most)
+    monkeypatch.setattr(seeding, "SEED_ROWS_PER_CLUSTER", 4)  # of 20 clusters there are 80 rows
+    monkeypatch.setattr(seeding, "MOST_COSTS", 1000)  # not all at once
+    X, sizes = table(), [3, 20, 20, 1, 7]
+    weight = np.random.default_rng(2).integers(0, 3, len(X)).astype(float) if weighted else np.ones(1)
+    found = [
+        lloyd.several(features(lib, X, distance), sizes, [rng] * 5, lib.asarray(weight), lloyd.plus_plus)
+        for lib, rng in ((np, np.random.default_rng(0)), (xp, np.random.default_rng(0)))
+    ]
+    for here, there in zip(*found, strict=True):
+        check(there[0], here[0], xp)
+
+
+def test_starts_end_where_no_row_is_left(xp):
+    X = np.repeat(np.eye(3), 4, axis=0)
+    found = lloyd.several(features(xp, X), [2, 9, 3], [np.random.default_rng(0)] * 3, xp.ones(1), lloyd.plus_plus)
+    assert [len(one[0]) for one in found] == [2, 3, 3]
 
 
 # -------------------------------------------------------------------------------- what a device is asked to do
