@@ -11,8 +11,7 @@
 //   before   B x n: what it was before the step
 //   n, begin, n_rows   the rows of the whole; those begin .. begin + n_rows - 1 are worked on
 
-typedef long long int64;
-typedef unsigned long long uint64;
+#include "warps.cu"
 
 // A double of less than 2^51 in size, rounded to a whole number, ties to even; but what is not 0 is at least 1 in size,
 // so that the sum of a cluster never lacks an entry that one of its rows has ("kl").
@@ -20,23 +19,6 @@ __device__ int64 whole(double value) {
     const int64 found = __double_as_longlong(value + 6755399441055744.0) - 0x4338000000000000LL;
     return found != 0 || value == 0 ? found : value > 0 ? 1 : -1;
 }
-
-template <typename T> __device__ T infinity();
-template <> __device__ float infinity<float>() { return __int_as_float(0x7f800000); }
-template <> __device__ double infinity<double>() { return __longlong_as_double(0x7ff0000000000000LL); }
-
-// The warps of a grid, each of which takes one task at a time.
-struct Warps {
-    int lane;
-    int64 first, stride;
-
-    __device__ Warps() {
-        const int per_block = blockDim.x / 32;
-        lane = threadIdx.x % 32;
-        first = static_cast<int64>(blockIdx.x) * per_block + threadIdx.x / 32;
-        stride = static_cast<int64>(gridDim.x) * per_block;
-    }
-};
 
 // out[x - begin, c] = row x of the CSR matrix . column c of the table (d x C), or += where `add` is not 0.
 //
@@ -191,16 +173,56 @@ __global__ void move_sparse(const T* __restrict__ data, const int* __restrict__ 
     });
 }
 
+// From sums (C x d) and masses (C) of one block of columns, in units, this makes what the next step and `judge` need of its
+// centres: the table (C x d) that rows are multiplied with, what each centre costs every row, and what it saves. The
+// distance is the cosine's (`cosine` is 1) or the squared Euclidean one; it counts `weight` times. With `partial`, the
+// costs of rows that some are absent from, `offset` stays without them. The first block sets `empty` and `offset`, a
+// further one (`add`) adds to them; an empty cluster costs infinity.
+//
+// A warp owns a centre, and adds up in an order that d alone decides. Bytes per centre: 16 d read, the second time from
+// the L2 cache, and 8 d written (double). It is one launch; the plain expressions are more than twenty.
+template <typename T>
+__global__ void place(const int64* __restrict__ sums, const int64* __restrict__ counts,
+                      const int64* __restrict__ masses, const double* __restrict__ scale, double mass_scale,
+                      int n_centers, int d, int cosine, double weight, int add, T* __restrict__ table, T* offset,
+                      T* partial, double* __restrict__ saved, bool* empty) {
+    const Warps warps;
+    for (int64 c = warps.first; c < n_centers; c += warps.stride) {
+        double square = 0, own = 0;
+        for (int j = warps.lane; j < d; j += 32) {
+            const double sum = static_cast<double>(sums[c * d + j]) / scale[j];
+            square += sum * sum;
+        }
+        square = sum_of_lanes(square);
+        const double size = cosine ? sqrt(square) : static_cast<double>(masses[c]) / mass_scale;
+        for (int j = warps.lane; j < d; j += 32) {
+            const double position = size > 0 ? static_cast<double>(sums[c * d + j]) / scale[j] / size : 0.0;
+            table[c * d + j] = static_cast<T>(weight * (cosine ? -position : -2.0 * position));
+            own += position * position;
+        }
+        own = sum_of_lanes(own);
+        if (warps.lane == 0) {
+            const T cost = static_cast<T>(cosine ? 0.0 : weight * own);
+            const bool lacking = counts[c] == 0 || (add && empty[c]);
+            saved[c] = size > 0 ? weight * (cosine ? size : square / size) : 0.0;
+            empty[c] = lacking;
+            if (partial) partial[c] = cost;
+            const T whole = (add ? offset[c] : T(0)) + (partial ? T(0) : cost);
+            offset[c] = lacking ? infinity<T>() : whole;
+        }
+    }
+}
+
 // Ends the step of each set that is under way (status 0): one more of its `steps`, and its costs (parts x B), totals less
 // what its centres have saved (parts x C). The status becomes 2 where a cluster is empty, else 1 where no row has
-// moved, `limit` steps are done, or the objective, the sum of the costs, has fallen by at most tol times itself.
+// moved, `limit` steps are done, or the objective, the sum of the costs, has fallen by at most tol times itself. A set that
+// goes on has moved nothing yet.
 //
 // A warp owns a set, and adds up in an order that its number of clusters alone decides. Bytes: 8 C for each part. It is
 // one launch, and no number that the host would have to wait for.
 __global__ void judge(const double* __restrict__ saved, const double* __restrict__ totals,
                       const bool* __restrict__ empty, const int* __restrict__ starts, int n_sets, int n_parts,
-                      const int* __restrict__ moved, double tol, int limit, double* objective, double* costs, int* steps,
-                      int* status) {
+                      int* moved, double tol, int limit, double* objective, double* costs, int* steps, int* status) {
     const Warps warps;
     for (int64 b = warps.first; b < n_sets; b += warps.stride) {
         if (status[b] != 0) continue;
@@ -212,7 +234,7 @@ __global__ void judge(const double* __restrict__ saved, const double* __restrict
         for (int part = 0; part < n_parts; ++part) {
             double sum = 0;
             for (int c = first + warps.lane; c < last; c += 32) sum += saved[static_cast<int64>(part) * starts[n_sets] + c];
-            for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+            sum = sum_of_lanes(sum);
             const double cost = totals[part * n_sets + b] - sum;
             found += cost > 0 ? cost : 0;
             if (warps.lane == 0) costs[part * n_sets + b] = cost > 0 ? cost : 0;
@@ -223,6 +245,7 @@ __global__ void judge(const double* __restrict__ saved, const double* __restrict
             steps[b] += 1;
             if (n_empty == 0) objective[b] = found;
             status[b] = n_empty ? 2 : ends ? 1 : 0;
+            if (status[b] == 0) moved[b] = 0;
         }
     }
 }

@@ -121,9 +121,13 @@ def limits(growth, rows, beside):
         if growth == "blocks":
             stack.enter_context(mock.patch.object(readers, "BLOCK_BYTES", rows // beside * workloads.R))
         if growth == "sampled":
-            stack.enter_context(mock.patch.object(bipartite, "SAMPLE_ROWS", beside))
-            for name, value in (("SEED_ROWS", SEEDS), ("SEED_ROWS_PER_CLUSTER", 1)):
-                stack.enter_context(mock.patch.object(seeding, name, value))
+            for name in ("SAMPLE_ROWS", "START_ROWS"):
+                stack.enter_context(mock.patch.object(bipartite, name, beside))
+            for name in ("START_ROWS_PER_CLUSTER", "PART_ROWS", "PIVOT_ROWS_PER_CLUSTER", "FEW_ROWS"):
+                stack.enter_context(mock.patch.object(bipartite, name, 1))
+            for room, name in ((bipartite, "PIVOT_ROWS"), (seeding, "SEED_ROWS")):
+                stack.enter_context(mock.patch.object(room, name, SEEDS))
+            stack.enter_context(mock.patch.object(seeding, "SEED_ROWS_PER_CLUSTER", 1))
         yield
 
 

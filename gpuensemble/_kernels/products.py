@@ -9,6 +9,8 @@ from typing import Any
 from gpuensemble._array.devices import Array, device_of
 from gpuensemble._kernels.cpu import contingency
 from gpuensemble._kernels.cpu import membership as cpu
+from gpuensemble._kernels.cpu.features import embedding as cpu_embedding
+from gpuensemble._kernels.cuda import embedding as cuda_embedding
 from gpuensemble._kernels.cuda import membership as cuda
 
 # A floating sum over rows has a fixed shape, so that it has the same bits on every device: segments of at least
@@ -21,6 +23,16 @@ MAX_PARTS = 1 << 22
 def gather_sum(m: Any, table: Array) -> Array:
     """Return H @ table."""
     return _twin(m).gather_sum(m, table)
+
+
+def gather_shares(m: Any, table: Array, share: Array, magic: Array) -> Array:
+    """Return H @ table in float64, each row times its share; adding `magic` and taking it off rounds to whole units."""
+    return (cpu_embedding if device_of(m.codes) == "cpu" else cuda_embedding).gather_shares(m, table, share, magic)
+
+
+def gather_lengths(m: Any, table: Array) -> Array:
+    """Return the length of each row of H @ table, in float64."""
+    return (cpu_embedding if device_of(m.codes) == "cpu" else cuda_embedding).gather_lengths(m, table)
 
 
 def scatter_add(m: Any, rows: Array) -> Array:

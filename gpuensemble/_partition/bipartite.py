@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuensemble._array.devices import Array, device_of, namespace, on, to_device, to_host
 from gpuensemble._array.threads import one_blas_thread, spans
-from gpuensemble._kernels import products
+from gpuensemble._kernels import products, seeding
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.labels.statistics import CostTables, confidence, evaluate
 from gpuensemble._linear.krylov import Eigen, converged
@@ -104,7 +104,7 @@ class Embedded(Lasting):
     def lengths(self, m: Membership) -> Array:
         """Return |g(x)| of each row, in the type of the tables."""
         table = shared_on(m.device, self, lambda: to_device(self.projection, m.device), "projection")
-        norms = [(products.gather_sum(m.take(rows), table) ** 2).sum(1) ** 0.5 for rows in _chunks(m)]
+        norms = [products.gather_lengths(m.take(rows), table) for rows in _chunks(m)]
         return namespace(*norms).concatenate(norms).astype(self.tables.table.dtype, copy=False)
 
     def _tables_on(self, device: str) -> CostTables:
@@ -170,18 +170,10 @@ def _directions(points: Array) -> Array:
 
 def _pivots(points: Array, n_clusters: int, rng: Any, weight: Array) -> Array:
     """Choose rows, each the longest beyond the span of those before it: QR with pivoting (Damle, Minden, Ying 2019)."""
-    xp, most = namespace(points), max(PIVOT_ROWS, PIVOT_ROWS_PER_CLUSTER * n_clusters)
+    most = max(PIVOT_ROWS, PIVOT_ROWS_PER_CLUSTER * n_clusters)
     some = to_device(rng.choice(len(points), most, replace=False), device_of(points)) if len(points) > most else None
     x = (points if some is None else points[some]) * (weight if some is None else weight[some])[:, None] ** 0.5
-    left = (x**2).sum(1)
-    chosen = []
-    for _ in range(n_clusters):
-        row = left.argmax()[None]
-        chosen.append(row)
-        newest = x[row][0]
-        x = x - (x @ newest)[:, None] * (newest / xp.maximum(newest @ newest, 1e-300))
-        left = (x**2).sum(1)
-    rows = xp.concatenate(chosen)
+    rows, _ = seeding.twin(x).pivots(x, n_clusters)
     return rows if some is None else some[rows]
 
 
@@ -258,10 +250,7 @@ def _product(block: Block, degrees: Degrees, columns: Columns) -> Array:
     total = 0
     for rows in _chunks(block.m):
         some = block.m.take(rows)
-        gathered = products.gather_sum(some, given)
-        gathered *= share[rows, None]
-        gathered += magic
-        gathered -= magic
+        gathered = products.gather_shares(some, given, share[rows], magic)
         total = products.scatter_add(some, gathered) + total
     return total
 

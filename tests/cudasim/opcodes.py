@@ -244,6 +244,17 @@ def _round(batch, statement, mode, to, kind):
     return elementwise(batch, statement, [to, kind], lambda a: rounded(a).astype(DTYPES[to]))
 
 
+@opcode(r"cvt\.rzi\.s64\.f64")
+def _truncate(batch, statement):
+    def towards_zero(a):
+        whole = np.trunc(np.where(np.isnan(a), -np.inf, a))  # a number that is not one becomes the least integer
+        fits = abs(whole) < 2.0**63
+        ends = np.where(whole > 0, np.iinfo(np.int64).max, np.iinfo(np.int64).min)
+        return np.where(fits, np.where(fits, whole, 0).astype(np.int64), ends)
+
+    return elementwise(batch, statement, ["s64", "f64"], towards_zero)
+
+
 @opcode(r"cvta(\.to)?\.(global|shared)\.u64")
 def _convert_address(batch, statement, to, space):
     window = np.uint64(SHARED_WINDOW if space == "shared" else 0)

@@ -146,8 +146,9 @@ def test_a_step_is_judged(device, n_parts):
         device,
         "judge",
         (saved, totals, empty, starts, moved, 0.1, 9, objective, costs, steps, status),
-        (7, 8, 9, 10),
+        (4, 7, 8, 9, 10),
     )
+    assert moved.tolist() == [0, 0, 4, 4, 4, 0, 4]  # those that go on have moved nothing yet
     assert status.tolist() == [1, 0, 2, 1, 1, 0, 1]  # nothing moved, on, empty, ended before, the last, on, too little
     assert steps.tolist() == [3, 4, 3, 2, 9, 3, 3]
     expected = np.maximum(0, totals - np.add.reduceat(saved, starts[:-1], axis=1))

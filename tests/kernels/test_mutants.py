@@ -368,10 +368,11 @@ def run_judge(kernel, sizes, n_parts):
     wanted = np.where(status == 0, np.where(np.arange(n_sets) == 2, 2, ends), 1).astype(np.int32)
     after = [np.where((status == 0) & (wanted != 2), expected.sum(0), objective), expected]
     after += [(steps + (status == 0)).astype(np.int32), wanted]
+    after.append(np.where(wanted == 0, 0, moved).astype(np.int32))
     out = [objective.copy(), costs, steps, status]
     numbers = (np.int32(n_sets), np.int32(n_parts), moved, np.float64(0.5), np.int32(9))
     kernel((1,), (128,), (saved, totals, no_rows, starts, *numbers, *out))
-    return list(zip(out, after, strict=True))
+    return list(zip([*out, moved], after, strict=True))
 
 
 # Sizes are chosen so that the grid is smaller than the work, no size is a multiple of the block, and the last entry of
@@ -853,6 +854,8 @@ MUTANTS = [
     ("wrong result", "judge", " || objective[b] - found <= tol * found", ""),
     ("wrong result", "judge", "if (n_empty == 0) objective[b] = found;", "objective[b] = found;"),
     ("wrong result", "judge", "n_empty ? 2 : ends ? 1 : 0", "ends ? 1 : 0"),
+    ("wrong result", "judge", "if (status[b] == 0) moved[b] = 0;", "moved[b] = 0;"),
+    ("wrong result", "judge", "if (status[b] == 0) moved[b] = 0;", ""),
     # shrink_slices: the barriers
     (
         "race",

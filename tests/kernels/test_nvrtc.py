@@ -9,7 +9,7 @@ import pytest
 
 from cudasim import nvrtc
 from cudasim.ptx import PtxFunction
-from gpuensemble._kernels.cuda import slices
+from gpuensemble._kernels.cuda import embedding, slices
 from gpuensemble._kernels.cuda.source import source
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
@@ -68,7 +68,13 @@ SCREENING = ("4, 2", "4, 4", "8, 4", "16, 4", "32, 4", "32, 0")  # lanes of a ro
 RELABEL = tuple(f"relabel<{kind}, {code}, {group}>" for kind in FLOATS for code in CODES for group in SCREENING)
 SHORT = tuple(f"{name}<{kind}>" for name in ("middles", "shorten") for kind in FLOATS)
 BATCHES = tuple(
-    f"{name}<{kind}>" for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse") for kind in FLOATS
+    f"{name}<{kind}>"
+    for name in ("csr_scores", "csr_rows", "choose", "move_dense", "move_sparse", "place")
+    for kind in FLOATS
+)
+SEEDING = (*(f"try_rows<{kind}>" for kind in FLOATS), "draw_rows", "pivot")
+EMBEDDING = tuple(
+    f"{name}<{code}, {each}>" for name in ("gather_shares", "gather_lengths") for code in CODES for each in (1, 2)
 )
 FLAGS = ("false, false", "false, true", "true, false", "true, true")  # of moves and masses
 COUNTS = tuple(f"count<{counter}, {code}, {flags}>" for counter in COUNTERS for code in CODES for flags in FLAGS)
@@ -86,6 +92,8 @@ COVERING = {
     "lta.cu": LTA,
     "pairs.cu": PAIRS,
     "batches.cu": (*BATCHES, "judge"),
+    "seeding.cu": SEEDING,
+    "embedding.cu": EMBEDDING,
 }
 ALL = COVERING | {"membership.cu": all_instantiations(), "slices.cu": SLICES, "relabel.cu": RELABEL}
 ALL |= {"scatter.cu": (*SCATTER, *PARTS), "counts.cu": COUNTS}
@@ -120,6 +128,13 @@ def test_the_largest_block_of_orthogonalise_has_registers_enough(arch):
     log = nvrtc.compile((KERNELS / "jacobi.cu").read_text(), JACOBI, arch).log
     for kernel in nvrtc.usage(log).values():
         assert -(-kernel.registers // 8) * 8 * 32 * slices.WARPS <= 65536
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_block_of_embedded_rows_has_registers_enough(arch):
+    for kernel in nvrtc.usage(nvrtc.compile(source("embedding.cu"), EMBEDDING, arch).log).values():
+        assert -(-kernel.registers // 8) * 8 * embedding.THREADS <= 65536
 
 
 @needs_nvrtc

@@ -9,11 +9,11 @@ from gpuensemble import generate
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu.features import batches as cpu
-from gpuensemble._kmeans.features import batches, distances, lloyd
+from gpuensemble._kmeans.features import batches, distances, lloyd, seeding
 from support import check
 
 DISTANCES = distances.DISTANCES
-LAUNCHES = {"sqeuclidean": 29, "cosine": 26, "kl": 37}  # of a step, at most; one of them a product, or a kernel for it
+LAUNCHES = {"sqeuclidean": 5, "cosine": 5, "kl": 34}  # of a step: one of them a product, or a kernel and a transpose
 
 
 def table(n=240, d=6, seed=0):
@@ -33,7 +33,7 @@ def features(xp, X, distance="sqeuclidean", sparse=False):
 def starts(xp, given, sizes):
     """The positions of random rows of each number."""
     rng, weight = np.random.default_rng(1), xp.ones(1)
-    return [lloyd._seeded(given, k, lloyd.random_rows, rng, weight) for k in sizes]
+    return lloyd._seeded(given, list(sizes), lloyd.random_rows, [rng] * len(sizes), weight)
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
@@ -104,6 +104,29 @@ def test_the_guide_of_eq_9_is_of_one_set_alone(xp):
     assert batches.fitting(guided, [3, 3]) == 1
 
 
+@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("most", [64, 4096])
+def test_starts_side_by_side_are_those_of_the_cpu(xp, monkeypatch, distance, weighted, most):
+    monkeypatch.setattr(seeding, "SEED_ROWS", most)
+    monkeypatch.setattr(seeding, "SEED_ROWS_PER_CLUSTER", 4)  # of 20 clusters there are 80 rows
+    monkeypatch.setattr(seeding, "MOST_COSTS", 1000)  # not all at once
+    X, sizes = table(), [3, 20, 20, 1, 7]
+    weight = np.random.default_rng(2).integers(0, 3, len(X)).astype(float) if weighted else np.ones(1)
+    found = [
+        lloyd.several(features(lib, X, distance), sizes, [rng] * 5, lib.asarray(weight), lloyd.plus_plus)
+        for lib, rng in ((np, np.random.default_rng(0)), (xp, np.random.default_rng(0)))
+    ]
+    for here, there in zip(*found, strict=True):
+        check(there[0], here[0], xp)
+
+
+def test_starts_end_where_no_row_is_left(xp):
+    X = np.repeat(np.eye(3), 4, axis=0)
+    found = lloyd.several(features(xp, X), [2, 9, 3], [np.random.default_rng(0)] * 3, xp.ones(1), lloyd.plus_plus)
+    assert [len(one[0]) for one in found] == [2, 3, 3]
+
+
 # -------------------------------------------------------------------------------- what a device is asked to do
 
 
@@ -129,8 +152,8 @@ def test_the_launches_of_a_step_do_not_depend_on_the_number_of_sets(xp, monkeypa
     for sizes in ((4,), (4, 7, 3, 9, 12)):
         batches.lloyd(given, starts(xp, given, sizes), xp.ones(1), 1, 0.0)
     one, five = steps
-    assert one.launches == five.launches <= LAUNCHES[distance]
-    assert one.kernels == five.kernels == (4 if sparse else 3)
+    assert one.launches == five.launches <= LAUNCHES[distance] + sparse
+    assert one.kernels == five.kernels == 3 + sparse + (distance != "kl")
     assert (one.reads, one.up, one.down) == (five.reads, five.up, five.down) == (0, 0, 0)
 
 
@@ -165,8 +188,22 @@ def test_seeding_does_not_wait_for_the_host(xp):
     for sparse in (False, True):
         given = features(xp, table(), sparse=sparse)
         with counted() as tally:
-            lloyd.plus_plus(given, 20, np.random.default_rng(0), xp.ones(1))
+            lloyd.several(given, [20], [np.random.default_rng(0)], xp.ones(1), lloyd.plus_plus)
         assert tally.reads == 1
+
+
+@pytest.mark.parametrize("xp", ["standin"], indirect=True)
+def test_the_launches_of_seeding_do_not_depend_on_the_number_of_starts(xp):
+    given, tallies = features(xp, table()), []
+    for sizes in ([20], [20, 5, 20, 12]):
+        rngs = [np.random.default_rng(k) for k in sizes]
+        with counted() as tally:
+            lloyd.several(given, sizes, rngs, xp.ones(1), lloyd.plus_plus)
+        tallies.append(tally)
+    one, four = tallies
+    assert one.kernels == four.kernels == 2 * 20 + 1
+    assert one.launches == four.launches <= one.kernels + 15
+    assert one.reads == four.reads == 1
 
 
 @pytest.mark.parametrize("xp", ["standin"], indirect=True)

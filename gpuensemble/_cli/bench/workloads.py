@@ -41,6 +41,7 @@ class Workload(NamedTuple):
     growth: str = "linear"  # in the rows; "blocks", "sampled": also in what BLOCKS, SAMPLED have; "square": n x n
     at_most: int = 0  # iterations of the fit that is counted; 0: the last of `iterations`, or all
     measured: int = 10_000_000  # rows up to which it is timed, where there is a GPU
+    seen: int = bipartite.SAMPLE_ROWS  # rows that k-means of a start sees, where growth is "sampled"
 
     @property
     def title(self) -> str:
@@ -56,7 +57,7 @@ class Workload(NamedTuple):
     def beside(self) -> int:
         """Return what its costs grow in beside its rows: the blocks of its file, or the rows that its start sees."""
         if self.growth == "sampled":
-            return min(self.rows, bipartite.SAMPLE_ROWS)
+            return min(self.rows, self.seen)
         return -(-self.rows // max(1, readers.BLOCK_BYTES // R))
 
 
@@ -160,7 +161,8 @@ def workloads() -> Iterator[Workload]:
     size = (1_000_000, f"r={R} K={K}", large)
     yield Workload("SEC", *size, from_a_start(SEC, K), (1, 2))
     clear = (*size[:2], partial(noisy, r=R, k=K, share=CLEARER))
-    yield Workload("SEC, its own start", *clear, by_default("sec", K), None, "sampled", at_most=1)
+    seen = max(bipartite.START_ROWS, K * bipartite.START_ROWS_PER_CLUSTER)
+    yield Workload("SEC, its own start", *clear, by_default("sec", K), None, "sampled", at_most=1, seen=seen)
     yield Workload("KCC", *size, from_a_start(KCC, K), (1, 2))
     streamed = (100_000_000, f"r={R} K={K}", partial(in_a_file, r=R, k=K))
     yield Workload("SEC, of a file", *streamed, from_a_start(SEC, K), (1, 2), "blocks")

@@ -45,6 +45,15 @@ def move_rows(part, scale, weight, mass_scale, present, starts, labels, before, 
     _launch(f"{name}<{TYPE[part.dtype.name]}>", -(-n * n_sets // WARPS), (*arguments, *moves))
 
 
+def place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, offset, partial, saved, empty):
+    """Make what the next step needs of the centres of one block of columns; see cpu/features/batches.py."""
+    n_centers, d = sums.shape
+    sizes = (np.int32(n_centers), np.int32(d), np.int32(cosine), np.float64(weight), np.int32(add))
+    partial = np.uintp(0) if partial is None else partial
+    arguments = (sums, counts, masses, scale, np.float64(mass_scale), *sizes, table, offset, partial, saved, empty)
+    _launch(f"place<{TYPE[table.dtype.name]}>", -(-n_centers // WARPS), arguments)
+
+
 def judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, steps, status):
     """End a step of each set of status 0; see cpu/features/batches.py."""
     n_parts, n_sets = totals.shape

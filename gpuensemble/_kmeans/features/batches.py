@@ -9,7 +9,7 @@ import copy
 import math
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, device_of, memory, namespace, to_host
 from gpuensemble._array.threads import spans
@@ -24,6 +24,7 @@ SHARE = 4  # a batch takes this part of the free memory at most, and the scores 
 COPIES = 8  # of the sums, at most at one time: numbers, positions, tables, and what is between them
 UNKNOWN = 1 << 33  # bytes, where nobody tells how many are free
 RUNNING, DONE, LACKING = 0, 1, 2  # the status of a set; a cluster of the last one is empty
+PLACED = ("sqeuclidean", "cosine")  # distances whose centres a kernel makes
 
 
 @dataclass
@@ -48,11 +49,8 @@ class Batch:
     costs: Array
     steps: Array
     status: Array
-
-    @property
-    def empty(self) -> Array:
-        """Tell which clusters have no row in some block."""
-        return clusters.without_rows(self.counts)
+    empty: Array  # which clusters have no row in some block, and what each saves: of the last `centers`
+    saved: Array
 
     def real(self, some: slice = slice(None)) -> tuple[list, list]:
         """Return sums and masses of some clusters as numbers."""
@@ -75,14 +73,36 @@ class Batch:
             twin(self.labels).move_rows(part, scale, self.weight, self.mass_scale, present, *moves, *to)
 
 
-def lloyd(features: Features, starts: list, weight: Array, max_iter: int, tol: float) -> list[KMeans]:
-    """Go from starts to clusters; all are positions of centres, or all are labels with a number of clusters."""
-    found: list = []
+class Ended(NamedTuple):
+    """A set of a batch has come to its end."""
+
+    batch: Batch
+    b: int
+    steps: int
+    costs: list[float]
+
+    @property
+    def objective(self) -> float:
+        """Return what all blocks cost."""
+        return sum(self.costs)
+
+    def result(self) -> KMeans:
+        """Return what the set has found."""
+        state = self.batch.of_set(self.b)
+        return clusters.result(self.batch.features, state, ~state.empty, self.costs, self.steps)
+
+
+def lloyd(features: Features, starts: list, weight: Array, max_iter: int, tol: float, n_init: int = 1) -> list[KMeans]:
+    """Go from starts to clusters; all are positions of centres, or all are labels with a number of clusters.
+
+    Of `n_init` starts after one another the best counts.
+    """
+    found: list[Ended] = []
     while len(found) < len(starts):
         left = starts[len(found) :]
         some = left[: fitting(features, [_size(start) for start in left])]
         found += _together(features, some, weight, max_iter, tol)
-    return found
+    return [clusters.best(found[i : i + n_init], features).result() for i in range(0, len(found), n_init)]
 
 
 def nearest(features: Features, position: list, weight: Array) -> Array:
@@ -109,14 +129,14 @@ def _size(start: Any) -> int:
     return start[1] if isinstance(start, tuple) else len(start[0])
 
 
-def _together(features: Features, starts: list, weight: Array, max_iter: int, tol: float) -> list[KMeans]:
+def _together(features: Features, starts: list, weight: Array, max_iter: int, tol: float) -> list[Ended]:
     """Run one batch to its end."""
-    batch, position, empty = _begin(features, starts, weight)
+    batch, centers = _begin(features, starts, weight)
     found: list[Any] = [None] * len(starts)
     at = list(range(len(starts)))  # which of the starts the sets of the batch are
     while at:
         for _ in range(min(READ_EVERY, max_iter)):
-            position, empty = _step(batch, position, empty, max_iter, tol)
+            centers = _step(batch, centers, max_iter, tol)
         status, *facts = _facts(batch)
         lacking = [b for b, one in enumerate(status) if one == LACKING]
         if lacking:
@@ -125,29 +145,32 @@ def _together(features: Features, starts: list, weight: Array, max_iter: int, to
                 _judge_again(batch, b, max_iter, tol)
             status, *facts = _facts(batch)
         done = [b for b, one in enumerate(status) if one == DONE]
-        for b in done:
-            found[at[b]] = _result(batch, b, *facts)
-        if done:
-            left = [b for b in range(len(at)) if b not in set(done)]
-            at, batch = [at[b] for b in left], _kept(batch, left)
+        left = [b for b, one in enumerate(status) if one != DONE]
+        ended = _kept(batch, done) if left and done else batch
+        for i, b in enumerate(done):
+            found[at[b]] = Ended(ended, i, *_facts_of(b, *facts))
+        if left and done:
+            batch = _kept(batch, left)
+        at = [at[b] for b in left]
         if at and (done or lacking):
-            position, empty = _means(batch)
+            centers = _centers(batch)
     return found
 
 
-def _begin(features: Features, starts: list, weight: Array) -> tuple[Batch, list, Array]:
-    """Return a batch, the positions of its first centres, and which of these do not count."""
+def _begin(features: Features, starts: list, weight: Array) -> tuple[Batch, CenterTables]:
+    """Return a batch, and the tables of its first centres."""
     xp = namespace(features.square)
     batch = _batch(features, [_size(start) for start in starts], weight)
     if not isinstance(starts[0], tuple):
-        return batch, [xp.concatenate(parts) for parts in zip(*starts, strict=True)], xp.zeros(batch.bounds[-1], bool)
+        position = [xp.concatenate(parts) for parts in zip(*starts, strict=True)]
+        return batch, distances.tables(features, position, batch.empty)
     batch.labels = xp.stack([labels.astype("int32") for labels, _ in starts])
     batch.move()
-    without = to_host(batch.empty).tolist()
+    without = to_host(clusters.without_rows(batch.counts)).tolist()
     for b, bounds in enumerate(pairwise(batch.bounds)):
         if any(without[slice(*bounds)]):
             _refill(batch, b)
-    return batch, *_means(batch)
+    return batch, _centers(batch)
 
 
 def _batch(features: Features, sizes: list[int], weight: Array) -> Batch:
@@ -176,6 +199,8 @@ def _batch(features: Features, sizes: list[int], weight: Array) -> Batch:
         costs=xp.zeros((len(features.parts), n_sets)),
         steps=xp.zeros(n_sets, "int32"),
         status=xp.zeros(n_sets, "int32"),
+        empty=xp.zeros(bounds[-1], bool),
+        saved=xp.zeros((len(features.parts), bounds[-1])),
     )
 
 
@@ -192,37 +217,57 @@ def _scale(part: Any, largest: Array | None, heaviest: float, n: int) -> Array:
     return xp.ldexp(xp.ones(len(size)), exponent.astype("int32"))
 
 
-def _means(batch: Batch) -> tuple[list, Array]:
-    """Return the positions of the means of all clusters, and which clusters are empty."""
-    return distances.positions(batch.features, *batch.real()), batch.empty
-
-
-def _step(batch: Batch, position: list, empty: Array, max_iter: int, tol: float) -> tuple[list, Array]:
-    """Give rows the cheapest centre of each set under way, and judge the clusters; return what `_means` does."""
-    batch.moved *= batch.status != RUNNING  # a set that has stopped keeps what its last step moved
-    _assign(batch, distances.tables(batch.features, position, empty))
-    batch.move()
+def _centers(batch: Batch) -> CenterTables:
+    """Make the tables of the means of all clusters; what they save, and which are empty, is noted in the batch."""
+    features = batch.features
+    if set(features.distances) <= set(PLACED):
+        return _centers_by_kernel(batch)
     sums, masses = batch.real()
-    empty = batch.empty
-    _judge(batch, sums, masses, empty, batch.status, max_iter, tol)
-    return distances.positions(batch.features, sums, masses), empty
+    batch.empty = clusters.without_rows(batch.counts)
+    of_parts = features.kinds(features.weights, sums, masses)
+    batch.saved = namespace(batch.empty).stack([w * kind.saved(total, mass) for kind, w, total, mass in of_parts])
+    return distances.tables(features, distances.positions(features, sums, masses), batch.empty)
+
+
+def _centers_by_kernel(batch: Batch) -> CenterTables:
+    """Do `_centers` by one launch for each block of columns."""
+    features, xp, n = batch.features, namespace(batch.empty), batch.bounds[-1]
+    offset = xp.empty(n, features.dtype)
+    found = CenterTables([], offset, [])
+    parts = zip(features.distances, features.weights, features.present, batch.sums, batch.counts, strict=True)
+    for i, (distance, weight, present, sums, counts) in enumerate(parts):
+        table = xp.empty(sums.shape, features.dtype)
+        partial = None if present is None or distance == "cosine" else xp.empty(n, features.dtype)
+        units = (batch.masses[i], batch.scales[i], batch.mass_scale)
+        how = (distance == "cosine", weight, i > 0)
+        twin(sums).place(sums, counts, *units, *how, table, offset, partial, batch.saved[i], batch.empty)
+        found.tables.append(table)
+        if partial is not None:
+            found.partial.append((present, partial))
+    return found
+
+
+def _step(batch: Batch, centers: CenterTables, max_iter: int, tol: float) -> CenterTables:
+    """Give rows the cheapest centre of each set under way, and judge the clusters; return what `_centers` does."""
+    _assign(batch, centers)
+    batch.move()
+    centers = _centers(batch)
+    _judge(batch, batch.empty, batch.status, max_iter, tol)
+    return centers
 
 
 def _assign(batch: Batch, found: CenterTables) -> None:
     """Find new labels, and keep those before."""
-    kernels, offset = twin(batch.labels), found.offset.astype(batch.features.dtype)
+    kernels, offset = twin(batch.labels), found.offset.astype(batch.features.dtype, copy=False)
     for rows in spans(batch.labels.shape[1], batch.n_rows):
         scores = distances.scores(batch.features, found, rows.start, rows.stop)
         where = (batch.starts, batch.status, rows.start, batch.labels, batch.before, batch.moved)
         kernels.choose(scores, offset, *where)
 
 
-def _judge(batch: Batch, sums: list, masses: list, empty: Array, status: Array, max_iter: int, tol: float) -> None:
+def _judge(batch: Batch, empty: Array, status: Array, max_iter: int, tol: float) -> None:
     """End the step of the sets with status `RUNNING`."""
-    features = batch.features
-    of_parts = features.kinds(features.weights, sums, masses)
-    saved = namespace(empty).stack([weight * kind.saved(total, mass) for kind, weight, total, mass in of_parts])
-    facts = (saved, batch.totals, empty, batch.starts, batch.moved, tol, max_iter)
+    facts = (batch.saved, batch.totals, empty, batch.starts, batch.moved, tol, max_iter)
     twin(empty).judge(*facts, batch.objective, batch.costs, batch.steps, status)
 
 
@@ -246,7 +291,8 @@ def _judge_again(batch: Batch, b: int, max_iter: int, tol: float) -> None:
     alone = xp.full(len(batch.status), DONE, "int32")
     alone[b] = RUNNING
     batch.steps[b] -= 1
-    _judge(batch, *batch.real(), xp.zeros(batch.bounds[-1], bool), alone, max_iter, tol)
+    _centers(batch)
+    _judge(batch, xp.zeros(batch.bounds[-1], bool), alone, max_iter, tol)
     batch.status[b] = alone[b]
 
 
@@ -258,10 +304,9 @@ def _facts(batch: Batch) -> tuple[list, list, list]:
     return status, steps, costs
 
 
-def _result(batch: Batch, b: int, steps: list, costs: list) -> KMeans:
-    """Return what a set has found."""
-    state = batch.of_set(b)
-    return clusters.result(batch.features, state, ~state.empty, [cost[b] for cost in costs], int(steps[b]))
+def _facts_of(b: int, steps: list, costs: list) -> tuple[int, list]:
+    """Return number of steps, and costs of the blocks of one set."""
+    return int(steps[b]), [cost[b] for cost in costs]
 
 
 def _kept(batch: Batch, left: list[int]) -> Batch:
@@ -277,4 +322,5 @@ def _kept(batch: Batch, left: list[int]) -> Batch:
         setattr(kept, name, getattr(batch, name)[sets])
     for name in ("totals", "costs"):
         setattr(kept, name, xp.ascontiguousarray(getattr(batch, name)[:, sets]))
+    kept.empty, kept.saved = batch.empty[centers], xp.ascontiguousarray(batch.saved[:, centers])
     return kept

@@ -74,11 +74,11 @@ def add_means(features: Features, centers: list, sign: int) -> list:
     return [c if mean is None else c + sign * mean for c, mean in zip(centers, features.means, strict=True)]
 
 
-def best(runs: list[KMeans], dtype: Any) -> KMeans:
+def best(runs: list, features: Features) -> Any:
     """Return the run with the least objective, the first of those that are equal but for rounding."""
-    least = runs[0]
+    least, eps = runs[0], float(namespace(features.square).finfo(features.dtype).eps)
     for run in runs[1:]:
         # two starts often end in the same clusters: rounding must not choose between them
-        if run.objective < (1 - 1000 * float(namespace(run.labels).finfo(dtype).eps)) * least.objective:
+        if run.objective < (1 - 1000 * eps) * least.objective:
             least = run
     return least

@@ -186,7 +186,12 @@ def rounding(features: Features) -> Array:
     size = abs(features.constant)
     if "kl" in features.distances:  # the constant of a row that is all in one column is 0, unlike its terms
         size = size + features.square**0.5
-    return 64 * float(namespace(size).finfo(features.dtype).eps) * size
+    return noise(features) * size
+
+
+def noise(features: Features) -> float:
+    """Return how large rounding errors of a cost may be, as a part of its terms."""
+    return 64 * float(namespace(features.square).finfo(features.dtype).eps)
 
 
 def largest_entries(part: Any) -> Array:

@@ -11,7 +11,7 @@ from gpuensemble._kernels.cpu.features.lloyd import Stop
 from gpuensemble._kmeans.features import batches, distances
 from gpuensemble._kmeans.features.clusters import Clustering, KMeans, add_means, best, costs_of_rows, result
 from gpuensemble._kmeans.features.distances import Features
-from gpuensemble._kmeans.features.seeding import plus_plus, positions_of, random_rows
+from gpuensemble._kmeans.features.seeding import plus_plus, positions_of, random_rows, several
 
 
 class Start(NamedTuple):
@@ -72,10 +72,10 @@ def kmeans(
     alike = sample_weight is None or len(sample_weight) == 1  # a single row is its own centre, whatever it weighs
     weight = namespace(features.square).ones(1) if alike else sample_weight
 
-    starts = [_start(features, n_clusters, rng, weight, init) for _ in range(n_init)]
+    starts = _starts(features, [n_clusters] * n_init, [rng] * n_init, weight, init)
     if device_of(weight) == "cpu":
-        return best([_lloyd(features, _at(features, start, weight), max_iter, tol) for start in starts], features.dtype)
-    return best(batches.lloyd(features, starts, weight, max_iter, tol), features.dtype)
+        return best([_lloyd(features, _at(features, start, weight), max_iter, tol) for start in starts], features)
+    return batches.lloyd(features, starts, weight, max_iter, tol, n_init)[0]
 
 
 def many(features: Features, sizes: list[int], rngs: list, n_init: int, max_iter: int, tol: float) -> Iterator[KMeans]:
@@ -88,32 +88,36 @@ def many(features: Features, sizes: list[int], rngs: list, n_init: int, max_iter
     first = 0
     while first < len(sizes):
         last = first + batches.fitting(features, sizes[first:], n_init)
-        pairs = list(zip(sizes[first:last], rngs[first:last], strict=True))
-        starts = [_start(features, k, rng, weight, "k-means++") for k, rng in pairs for _ in range(n_init)]
-        runs = batches.lloyd(features, starts, weight, max_iter, tol)
-        for i in range(len(pairs)):
-            yield best(runs[i * n_init : (i + 1) * n_init], features.dtype)
+        k_of, rng_of = ([one for one in given[first:last] for _ in range(n_init)] for given in (sizes, rngs))
+        starts = _starts(features, k_of, rng_of, weight, "k-means++")
+        yield from batches.lloyd(features, starts, weight, max_iter, tol, n_init)
         first = last
 
 
-def _start(features: Features, k: int, rng: Any, weight: Array, init: Any) -> Any:
-    """Return the positions of centres to begin with, or labels and their number of clusters."""
+def _starts(features: Features, sizes: list[int], rngs: list, weight: Array, init: Any) -> list:
+    """Return what each start begins with: positions of centres, or labels and their number of clusters."""
     if isinstance(init, str):
-        return _seeded(features, k, plus_plus if init == "k-means++" else random_rows, rng, weight)
-    return (init, k) if not isinstance(init, list) and init.ndim == 1 else _given(features, init)
+        return _seeded(features, sizes, plus_plus if init == "k-means++" else random_rows, rngs, weight)
+    labelled = not isinstance(init, list) and init.ndim == 1
+    return [(init, k) if labelled else _given(features, init) for k in sizes]
 
 
-def _seeded(features: Features, k: int, choose: Callable, rng: Any, weight: Array) -> Any:
+def _seeded(features: Features, sizes: list[int], choose: Callable, rngs: list, weight: Array) -> list:
     """Return the positions of chosen rows; for "kl" the labels of the rows nearest to these by "cosine"."""
     if "kl" not in features.distances:
-        return choose(features, k, rng, weight)
+        return several(features, sizes, rngs, weight, choose)
     blocks = zip(features.parts, features.weights, features.present, strict=True)
     by_cosine = distances.prepare(list(blocks), "cosine")
-    position = choose(by_cosine, k, rng, weight)
+    positions = several(by_cosine, sizes, rngs, weight, choose)
+    return [_nearest(by_cosine, position, weight) for position in positions]
+
+
+def _nearest(features: Features, position: list, weight: Array) -> tuple[Array, int]:
+    """Return the nearest of centres for each row, and how many centres there are."""
     if device_of(weight) != "cpu":
-        return batches.nearest(by_cosine, position, weight), len(position[0])
-    state, _, empty, _ = _placed(by_cosine, position, weight)
-    cpu_features.step(by_cosine, state, distances.tables(by_cosine, position, empty), None)
+        return batches.nearest(features, position, weight), len(position[0])
+    state, _, empty, _ = _placed(features, position, weight)
+    cpu_features.step(features, state, distances.tables(features, position, empty), None)
     return state.labels, len(empty)
 
 

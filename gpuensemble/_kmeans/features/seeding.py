@@ -1,14 +1,79 @@
 """k-means over features begins with rows: greedy k-means++ chooses them from a sample, or they are drawn at random."""
 
+import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
-from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._array.csr import Csr
+from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
 from gpuensemble._kernels.cpu.features import steps as cpu_features
+from gpuensemble._kernels.seeding import twin
 from gpuensemble._kmeans.features import distances
 from gpuensemble._kmeans.features.distances import Features
 
 SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sample of so many rows, the larger of both
+MEASURED = ("sqeuclidean", "cosine")  # distances that the kernels of k-means++ have
+MOST_COSTS = 1 << 26  # of rows and tries, that starts side by side have together
+
+
+def several(features: Features, sizes: list[int], rngs: list, weight: Array, choose: Callable) -> list:
+    """Choose rows for several starts, of so many clusters each, and return their positions; `choose` is one of below.
+
+    On a device k-means++ has two launches for each row that is chosen, whatever the number of starts.
+    """
+    pairs = list(zip(sizes, rngs, strict=True))
+    one_block = len(features.parts) == 1 and not isinstance(features.parts[0], Csr)
+    if choose is not plus_plus or device_of(weight) == "cpu" or not (one_block and features.distances[0] in MEASURED):
+        return [choose(features, k, rng, weight) for k, rng in pairs]
+    drawn = []
+    for k, rng in pairs:
+        rows = seed_rows(len(features.square), k, rng)
+        drawn.append((k, rows, rng.random(1 + (k - 1) * _n_tries(k))))
+    found: list = []
+    for _, alike in itertools.groupby(drawn, key=lambda one: 0 if one[1] is None else len(one[1])):
+        found += _side_by_side(features, list(alike), weight)
+    return found
+
+
+def _side_by_side(features: Features, drawn: list, weight: Array) -> list:
+    """Do `plus_plus` for starts that draw from equally many rows: of each the clusters, rows and places are given."""
+    n = len(features.square) if drawn[0][1] is None else len(drawn[0][1])
+    at_once = max(1, MOST_COSTS // (n * max(_n_tries(k) for k, *_ in drawn)))
+    if len(drawn) > at_once:
+        return _side_by_side(features, drawn[:at_once], weight) + _side_by_side(features, drawn[at_once:], weight)
+    chosen, n_found = _chosen(features, drawn, n, weight if features.whole is None else weight * features.whole)
+    ends = itertools.accumulate(n_found)
+    which = namespace(chosen).concatenate([chosen[i, :number] for i, number in enumerate(n_found)])
+    position = positions_of(features, features.dense(which))
+    return [[part[begin:end] for part in position] for begin, end in itertools.pairwise([0, *ends])]
+
+
+def _chosen(features: Features, drawn: list, n: int, weight: Array) -> tuple[Array, list[int]]:
+    """Return the rows that each start chooses, by rows, and how many of them there are."""
+    xp, device, n_starts = namespace(features.square), device_of(weight), len(drawn)
+    most, n_tries = max(k for k, *_ in drawn), max(_n_tries(k) for k, *_ in drawn)
+    padded = itertools.zip_longest(*(places.tolist() for *_, places in drawn), fillvalue=0.0)
+    places = xp.asarray(list(zip(*padded, strict=True)))
+    sizes, tries = (xp.asarray(one, dtype="int32") for one in zip(*((k, _n_tries(k)) for k, *_ in drawn), strict=True))
+    rows = None if drawn[0][1] is None else xp.stack([to_device(one, device) for _, one, _ in drawn])
+    costs, scales = xp.empty((n_starts, n)), xp.empty(n_starts)
+    fresh = xp.empty((n_starts, n, n_tries))
+    totals, tried = (xp.zeros((n_starts, n_tries), "int64") for _ in range(2))
+    chosen, found = xp.zeros((n_starts, most), "int64"), xp.zeros(n_starts, "int32")
+    cosine, noise = features.distances[0] == "cosine", distances.noise(features)
+    measure = (features.parts[0], features.constants[0], cosine, features.weights[0], noise)
+    kernels, plan = twin(weight), (tries, sizes, rows, weight)
+    for step in range(most + 1):
+        kernels.draw_rows(step, places, *plan, fresh, costs, totals, scales, tried, chosen, found)
+        if step < most:
+            kernels.try_rows(step, *measure, *plan, scales, tried, costs, fresh, totals)
+    return chosen, to_host(found).tolist()
+
+
+def _n_tries(k: int) -> int:
+    """Return how many rows are tried for each centre after the first."""
+    return 2 + int(math.log(k))
 
 
 def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
@@ -22,7 +87,7 @@ def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
     if rows is not None:
         rows = to_device(rows, device_of(weight))
         features, weight = features.take(rows), weight if len(weight) == 1 else weight[rows]
-    xp, n_tries = namespace(features.square), 2 + int(math.log(k))
+    xp, n_tries = namespace(features.square), _n_tries(k)
     places = to_device(rng.random(1 + (k - 1) * n_tries), device_of(weight))
     costs, noise = xp.full(len(features.square), xp.inf), distances.rounding(features)
     potential = xp.ones(len(costs)) * weight

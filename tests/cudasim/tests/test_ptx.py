@@ -212,6 +212,9 @@ def test_conversions_between_floats():
     assert_same_bits(execute("cvt.rn.ftz.f32.f64", ["f32", "f64"], numbers), flush(expected))
     assert_same_bits(execute("cvt.ftz.f64.f32", ["f64", "f32"], expected), flush(expected).astype(float))
     assert execute("cvt.rn.f32.s32", ["f32", "s32"], [16777217, -3]).tolist() == [16777216, -3]
+    halves, ends = [2.5, -2.5, 0.9, -0.0, 2.0**62 + 1024], [2.0**63, -(2.0**70), np.inf, np.nan]
+    expected = [int(x) for x in halves] + [2**63 - 1, -(2**63), 2**63 - 1, -(2**63)]
+    assert execute("cvt.rzi.s64.f64", ["s64", "f64"], halves + ends).tolist() == expected
 
 
 def test_whole_numbers():

@@ -8,8 +8,7 @@ kept in whole units, so that the order of additions, of rows and of sets changes
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-
-LANES = 32  # of a warp, which adds up what a set has saved
+from gpuensemble._kernels.cpu.features.lanes import sum_of_lanes
 
 
 def csr_scores(matrix, begin, table, add, out):
@@ -80,6 +79,35 @@ def move_rows(part, scale, weight, mass_scale, present, starts, labels, before, 
     move(*entries, scale, weight, mass_scale, present, starts, labels, before, sums, counts, masses)
 
 
+def place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, offset, partial, saved, empty):
+    """Make what the next step needs of the centres of one block of columns, from what their rows add up to.
+
+    Parameters
+    ----------
+    sums : array of int64, C x d
+    counts, masses : arrays of int64, C
+    scale : array of d float64
+    mass_scale : float
+    cosine : bool
+        Whether the distance is the cosine's; else it is the squared Euclidean one.
+    weight : float
+        How often the distance counts.
+    add : bool
+        Whether the costs of other blocks are in `offset`, and their empty clusters in `empty`.
+    table : array, C x d
+        Is written: what rows are multiplied with.
+    offset : array of C
+        Is written, or added to: what a centre costs every row; an empty one costs infinity.
+    partial : array of C, or None
+        Is written in place of `offset` where rows are absent from the block.
+    saved : array of C float64
+        Is written: what each centre saves of the totals.
+    empty : array of C booleans
+        Is written, or added to.
+    """
+    _place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, offset, partial, saved, empty)
+
+
 def judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, steps, status):
     """End a step of each set of status 0: count it, find its costs, and set the status to 1 if it is the last.
 
@@ -92,7 +120,7 @@ def judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, ste
         A set with an empty cluster gets the status 2, and keeps its objective.
     starts : array of B + 1 int32
     moved : array of B int32
-        The rows that the step has moved.
+        The rows that the step has moved; becomes 0 for a set that goes on.
     tol : float
     limit : int
         The most steps.
@@ -180,6 +208,30 @@ def _whole(value):
 
 
 @kernel
+def _place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, offset, partial, saved, empty):
+    number = offset.dtype.type
+    squares = np.empty(sums.shape[1])
+    for c in range(len(sums)):
+        for j in range(len(squares)):
+            squares[j] = (sums[c, j] / scale[j]) ** 2
+        square = sum_of_lanes(squares, 0, len(squares))
+        size = np.sqrt(square) if cosine else masses[c] / mass_scale
+        for j in range(len(squares)):
+            position = sums[c, j] / scale[j] / size if size > 0 else 0.0
+            table[c, j] = weight * (-position if cosine else -2.0 * position)
+            squares[j] = position * position
+        cost = number(0.0 if cosine else weight * sum_of_lanes(squares, 0, len(squares)))
+        empty[c] = counts[c] == 0 or (add and empty[c])
+        saved[c] = (weight * size if cosine else weight * (square / size)) if size > 0 else 0.0
+        total = offset[c] if add else number(0)
+        if partial is None:
+            total += cost
+        else:
+            partial[c] = cost
+        offset[c] = np.inf if empty[c] else total
+
+
+@kernel
 def _judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, steps, status):
     for b in range(len(status)):
         if status[b] != 0:
@@ -188,7 +240,7 @@ def _judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, st
         for c in range(starts[b], starts[b + 1]):
             n_empty += empty[c]
         for part in range(len(saved)):
-            cost = max(0.0, totals[part, b] - _sum_of_lanes(saved[part], starts[b], starts[b + 1]))
+            cost = max(0.0, totals[part, b] - sum_of_lanes(saved[part], starts[b], starts[b + 1]))
             found += cost
             costs[part, b] = cost
         ends = moved[b] == 0 or steps[b] + 1 == limit or objective[b] - found <= tol * found
@@ -196,17 +248,5 @@ def _judge(saved, totals, empty, starts, moved, tol, limit, objective, costs, st
         if n_empty == 0:
             objective[b] = found
         status[b] = 2 if n_empty else 1 if ends else 0
-
-
-@inner
-def _sum_of_lanes(values, first, last):
-    """Add up as a warp does: each lane every 32nd entry, then lanes in pairs."""
-    lanes = np.zeros(LANES)
-    for c in range(first, last):
-        lanes[(c - first) % LANES] += values[c]
-    step = LANES // 2
-    while step:
-        for lane in range(step):
-            lanes[lane] += lanes[lane + step]
-        step //= 2
-    return lanes[0]
+        if status[b] == 0:
+            moved[b] = 0
