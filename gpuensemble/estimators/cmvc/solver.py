@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpuensemble._array import csr
+from gpuensemble._array.coding import code_dtype
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.progress import with_bar
 from gpuensemble._array.random import generators
@@ -130,13 +133,15 @@ def _partition(part: Features, plan: Plan, rng: Any = None, **options: Any) -> P
     labels, present = found.labels, part.present[0]
     if present is not None:
         labels = namespace(labels).where(present, labels, -1).astype("int32")
-    return Partition(labels, len(found.centers[0] if len(part.parts) > 1 else found.centers), found.costs[0])
+    return Partition(labels, found.n_clusters, found.costs[0])
 
 
 def membership(base: list[Partition]) -> Membership:
-    """Make H = [H_1 .. H_r] (line 3)."""
-    codes = namespace(base[0].labels).stack([one.labels for one in base], axis=1)
-    return Membership(codes, [one.width for one in base], device=device_of(codes))
+    """Make H = [H_1 .. H_r] (line 3); labels are codes already, and every sample has one."""
+    xp, widths = namespace(base[0].labels), [one.width for one in base]
+    labels = xp.stack([one.labels for one in base], axis=1)
+    codes = labels.astype(code_dtype(max(widths)))  # -1 becomes all bits set
+    return Membership.from_coded(codes, np.array(widths, "int64"), bool((labels >= 0).all()), None, device_of(codes))
 
 
 def _costs(table: InMemory, utility: str) -> KCCCosts:
