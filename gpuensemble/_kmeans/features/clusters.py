@@ -20,12 +20,12 @@ class KMeans(NamedTuple):
     objective: float
     n_iter: int
     costs: list[float]  # what each block adds to the objective
-    kept: Array | int  # which clusters have rows; or how many there are, if all have
+    size: int | None  # how many clusters there are; None: as many as centres
 
     @property
     def n_clusters(self) -> int:
         """Return how many clusters there are."""
-        return self.kept if isinstance(self.kept, int) else int(self.kept.sum())
+        return len(self.means()[0]) if self.size is None else self.size
 
     @property
     def centers(self) -> Any:
@@ -82,7 +82,7 @@ def result(features: Features, state: Clustering, kept: Array | None, costs: lis
         return [center.astype(features.dtype, copy=False) for center in add_means(features, found, 1)]
 
     labels = labels.astype("int32", copy=False)
-    return KMeans(labels, means, sum(costs), n_iter, costs, len(state.counts[0]) if kept is None else kept)
+    return KMeans(labels, means, sum(costs), n_iter, costs, len(state.counts[0]) if kept is None else None)
 
 
 def add_means(features: Features, centers: list, sign: int) -> list:

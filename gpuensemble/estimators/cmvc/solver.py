@@ -3,9 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from gpuensemble._array import csr
+from gpuensemble._array import checks, csr
 from gpuensemble._array.coding import code_dtype
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.progress import with_bar
@@ -138,10 +136,10 @@ def _partition(part: Features, plan: Plan, rng: Any = None, **options: Any) -> P
 
 def membership(base: list[Partition]) -> Membership:
     """Make H = [H_1 .. H_r] (line 3); labels are codes already, and every sample has one."""
-    xp, widths = namespace(base[0].labels), [one.width for one in base]
-    labels = xp.stack([one.labels for one in base], axis=1)
-    codes = labels.astype(code_dtype(max(widths)))  # -1 becomes all bits set
-    return Membership.from_coded(codes, np.array(widths, "int64"), bool((labels >= 0).all()), None, device_of(codes))
+    labels = namespace(base[0].labels).stack([one.labels for one in base], axis=1)
+    widths = checks.array([one.width for one in base], "widths", "cpu", 1)
+    codes = labels.astype(code_dtype(int(widths.max())))  # -1 becomes all bits set
+    return Membership.from_coded(codes, widths, bool((labels >= 0).all()), None, device_of(codes))
 
 
 def _costs(table: InMemory, utility: str) -> KCCCosts:
