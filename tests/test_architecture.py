@@ -83,7 +83,7 @@ def test_imports_go_one_way_between_rooms(name):
 
 
 def test_the_check_of_imports_sees_a_wrong_one():
-    assert "_kmeans.labels.lloyd" in own_imports("estimators.cmvc.estimator")
+    assert "_kmeans.labels.lloyd" in own_imports("estimators.cmvc.solver")
     assert within("_cli.bench.cases", ("_cli",))
     assert not within("_client", ("_cli",))
 

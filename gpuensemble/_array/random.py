@@ -23,12 +23,18 @@ def deal(n: int, size: int, n_hands: int, rng: np.random.Generator) -> Iterator[
         hand, deck = deck[:size], deck[size:]
         if len(hand) < size:
             fresh = rng.permutation(n)
-            held = np.bincount(hand, minlength=n)[fresh] > 0
+            held = _among(hand, n)[fresh]
             fresh = np.concatenate([fresh[~held], fresh[held]])
             need = size - len(hand)
             hand, deck = np.concatenate([hand, fresh[:need]]), fresh[need:]
-        hand.sort()
-        yield hand
+        yield np.flatnonzero(_among(hand, n))  # ascending
+
+
+def _among(cards: np.ndarray, n: int) -> np.ndarray:
+    """Mark the cards among n."""
+    marks = np.zeros(n, bool)
+    marks[cards] = True
+    return marks
 
 
 def dealt(n: int, size: int, n_hands: int, random_state: Any) -> tuple[Iterator[np.ndarray], list]:

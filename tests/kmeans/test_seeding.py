@@ -152,8 +152,8 @@ def test_distances_that_were_lost_are_found_again():
 
 def test_distances_are_worked_out_once_where_there_is_memory(monkeypatch):
     """To the first row, then to the candidates for each further one; and nothing of them stays."""
-    codes, _ = drawn_table(0, False, 0)
-    table = blocks.whole(membership(np, codes, WIDTHS))
+    codes, weight = drawn_table(0, True, 0)
+    table = blocks.whole(membership(np, codes, WIDTHS), weight)
     calls, plain = [], seeding._distances
     monkeypatch.setattr(seeding, "_distances", lambda *args: calls.append(len(args[2].codes)) or plain(*args))
     seeding.plus_plus(table, costs_of("category", table), 4, np.random.default_rng(0))

@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,13 +13,25 @@ from gpuensemble._kmeans.features.distances import Features
 
 
 class KMeans(NamedTuple):
-    """This is what k-means found; `centers` are the means of the clusters, a list of them for several blocks."""
+    """This is what k-means found; who wants no centres need not wait for them."""
 
     labels: Array
-    centers: Any
+    means: Callable[[], list]
     objective: float
     n_iter: int
     costs: list[float]  # what each block adds to the objective
+    size: int | None  # how many clusters there are; None: as many as centres
+
+    @property
+    def n_clusters(self) -> int:
+        """Return how many clusters there are."""
+        return len(self.means()[0]) if self.size is None else self.size
+
+    @property
+    def centers(self) -> Any:
+        """Return the means of the clusters, a list of them for several blocks."""
+        means = self.means()
+        return means if len(means) > 1 else means[0]
 
 
 @dataclass
@@ -62,11 +75,14 @@ def result(features: Features, state: Clustering, kept: Array | None, costs: lis
     if features.whole is not None:
         somewhere = functools.reduce(operator.or_, [True if one is None else one for one in features.present])
         labels = xp.where(somewhere, labels, -1)
-    means = [divide(*pair) for pair in zip(state.sums, state.masses, strict=True)]
-    means = means if kept is None else [mean[kept] for mean in means]
-    centers = [center.astype(features.dtype, copy=False) for center in add_means(features, means, 1)]
+
+    def means() -> list:
+        found = [divide(*pair) for pair in zip(state.sums, state.masses, strict=True)]
+        found = found if kept is None else [mean[kept] for mean in found]
+        return [center.astype(features.dtype, copy=False) for center in add_means(features, found, 1)]
+
     labels = labels.astype("int32", copy=False)
-    return KMeans(labels, centers if len(centers) > 1 else centers[0], sum(costs), n_iter, costs)
+    return KMeans(labels, means, sum(costs), n_iter, costs, len(state.counts[0]) if kept is None else None)
 
 
 def add_means(features: Features, centers: list, sign: int) -> list:

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 from gpuensemble._array.csr import Csr, column_sums, entries, row_sums, squared_norms
 from gpuensemble._array.devices import Array, device_of, namespace
 from gpuensemble._kernels.batches import twin
+from gpuensemble._kernels.cpu.features import columns
 from gpuensemble._kernels.distances import KINDS, SmoothedKullbackLeibler, SquaredEuclidean
 
 DISTANCES = ("sqeuclidean", "cosine", "kl")
+SHORTEST, LONGEST = 1e-6, 1e6  # of the longest row: products with a centre are numbers in float32
 
 
 class FeatureBlock(NamedTuple):
@@ -21,6 +23,7 @@ class FeatureBlock(NamedTuple):
     present: Array | None = None  # n booleans; None: all
     distance: str | None = None  # None: that of the call
     smoothing: float = 0.0  # of "kl": the share of each row that all rows together make up
+    mean: Array | None = None  # of a dense block for squared Euclidean distances, if it is taken off already
 
 
 class Features(NamedTuple):
@@ -37,6 +40,7 @@ class Features(NamedTuple):
     measures: list[SquaredEuclidean]  # what measures each of these distances
     constants: list  # of each part, times its weight
     largest: list  # on a device, which needs it in each run: `largest_entries` of each part
+    short: list  # of each part, where `shortened` has made it: the same in float32
     square: Array
 
     @property
@@ -70,12 +74,19 @@ class Features(NamedTuple):
             parts=[part.take(rows) if isinstance(part, Csr) else part[rows] for part in self.parts],
             present=[None if present is None else present[rows] for present in self.present],
             constants=[constant[rows] for constant in self.constants],
+            short=[None if part is None else part[rows] for part in self.short],
             square=self.square[rows],
         )
 
     def beside(self, other: "Features") -> "Features":
         """Put the blocks of both into one."""
         return Features(*(one + two for one, two in zip(self, other, strict=True)))  # lists; then squared norms
+
+    def shortened(self) -> "Features":
+        """Copy a dense block in float64 to float32, which tells most rows' centre on the CPU in half the time."""
+        part, size = self.parts[0], float(self.square.max()) ** 0.5
+        fits = self.bounded and SHORTEST < size < LONGEST and self.dtype == "float64"
+        return self._replace(short=[part.astype("float32")]) if fits and not isinstance(part, Csr) else self
 
     def dense(self, rows: Array) -> list:
         """Return the named rows, few of them, of each part as a dense array."""
@@ -102,14 +113,16 @@ def prepare(X: Any, distance: str) -> Features:
     parts, means = [_laid_out(part) for part, _ in cleared], [mean for _, mean in cleared]
     weights, present = [float(block.weight) for block in blocks], [block.present for block in blocks]
     measures = [_measure(*one) for one in zip(distances, parts, [block.smoothing for block in blocks], strict=True)]
-    squares = [squared_norms(part) for part in parts]
+    squares = [_squared_norms(part) for part in parts]
     constants = [
         weight * measure.constant(part, square)
         for measure, weight, part, square in zip(measures, weights, parts, squares, strict=True)
     ]
     square = _add(weight * square for weight, square in zip(weights, squares, strict=True))
     largest = [None if device_of(square) == "cpu" else largest_entries(part) for part in parts]
-    return Features(parts, weights, means, present, distances, measures, constants, largest, square)
+    return Features(
+        parts, weights, means, present, distances, measures, constants, largest, [None] * len(parts), square
+    )
 
 
 def tables(features: Features, position: list, empty: Array) -> CenterTables:
@@ -203,6 +216,12 @@ def largest_entries(part: Any) -> Array:
     return size + xp.zeros(part.shape[1])
 
 
+def _squared_norms(part: Any) -> Array:
+    """Sum the squares of each row, in float64."""
+    on_host = device_of(entries(part)) == "cpu"
+    return columns.squared_norms(part) if on_host and isinstance(part, Csr) else squared_norms(part)
+
+
 def _laid_out(part: Any) -> Any:
     """Return a part of features as kernels of a device take it; on the CPU as it is."""
     if device_of(entries(part)) == "cpu":
@@ -229,12 +248,17 @@ def _measure(distance: str, part: Any, smoothing: float) -> SquaredEuclidean:
 def _cleared(block: FeatureBlock, centre: bool) -> tuple[Any, Array | None]:
     """Return the block with zeros for absent rows, and its mean, taken off it, if it is dense and to be centred."""
     X, present = block.X, block.present
+    if block.mean is not None:
+        return X, block.mean
     if isinstance(X, Csr):
         return (X if present is None else X.blank(~present)), None
     if present is not None:
         X = namespace(X).where(present[:, None], X, 0)
-    if not centre:
-        return X, None
+    return centred(X, present) if centre else (X, None)
+
+
+def centred(X: Array, present: Array | None) -> tuple[Array, Array]:
+    """Take the mean of the rows that are present off them, and return it, too; the other rows are 0, and stay that."""
     n = X.shape[0] if present is None else present.sum()
     mean = (X.sum(0, dtype="float64") / n).astype(X.dtype)
     X = X - mean

@@ -8,16 +8,17 @@ import bisect
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._kernels import products
-from gpuensemble._kmeans.labels.costs import Costs
+from gpuensemble._kernels.cpu.kmeans.differing import by_partition, differing
+from gpuensemble._kmeans.labels.costs import Costs, KCCCosts
 from gpuensemble._kmeans.labels.labellings import rows_of
 from gpuensemble._kmeans.labels.statistics import CostTables, Rows, evaluate, statistics_of
-from gpuensemble._tables.blocks import Block, Lasting, Table
+from gpuensemble._tables.blocks import Block, InMemory, Lasting, Table
 from gpuensemble.membership import Membership
 
 # Rows tried for each centre, K at most: a cache line of costs. More than scikit-learn's 2 + log K, which ends higher.
@@ -59,6 +60,8 @@ class Distances(NamedTuple):
 
 def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
     """Choose rows by greedy k-means++, and send each row to the nearest of them."""
+    if _alike(table, costs):
+        return _nearest(costs, _by_counting(table.block.m, n_clusters, rng))
     seeds = Seeds(Lasting(), costs, None, 0.0)
     chosen = _drawn(table, seeds, table.each(_masses, costs), rng, 1)
     seeds = seeds._replace(chosen=chosen)
@@ -75,6 +78,28 @@ def plus_plus(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:
         seeds = seeds._replace(chosen=chosen, last=best)
     table.forget("distances")
     return _nearest(costs, chosen)
+
+
+def _alike(table: Table, costs: Costs) -> TypeGuard[InMemory]:
+    """Tell whether distances count labels that differ: all have the same weight, on the CPU, and no row is merged."""
+    if not isinstance(table, InMemory) or table.device != "cpu" or table.block.multiplicity is not None:
+        return False
+    return isinstance(costs, KCCCosts) and costs.utility == "category" and bool((costs.of_column == 1).all())
+
+
+def _by_counting(m: Membership, n_clusters: int, rng: Any) -> Membership:
+    """Choose the rows of `plus_plus`, with its draws, by whole numbers."""
+    codes, columns = m.codes, by_partition(m)
+    rows = rng.integers(len(codes), size=1)
+    (nearest, *_), (total, *_) = differing(m, columns, codes[rows], None)
+    shift = 60 - math.frexp(float(nearest.max()) * len(codes))[1]  # to draw from the same sum of potentials
+    while len(rows) < n_clusters and total:
+        draws = rng.integers(int(total) << shift, size=min(CANDIDATES, n_clusters)) >> shift
+        candidates = np.cumsum(nearest).searchsorted(draws, side="right")
+        found, totals = differing(m, columns, codes[candidates], nearest)
+        best = int(totals.argmin())
+        rows, nearest, total = np.append(rows, candidates[best]), found[best], totals[best]
+    return m.take(rows)
 
 
 def random_rows(table: Table, costs: Costs, n_clusters: int, rng: Any) -> Seeded:

@@ -1,4 +1,4 @@
-"""CMVC has an estimator here, and the views that it takes."""
+"""CMVC has an estimator here, its algorithm, and the views that it takes."""
 
 from gpuensemble.estimators.cmvc.estimator import CMVC
 

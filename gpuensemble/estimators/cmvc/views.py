@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from gpuensemble._array import checks, csr, random
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.messages import shown
-from gpuensemble._kmeans.features.distances import FeatureBlock, Features, prepare
+from gpuensemble._kernels.cpu.features import columns
+from gpuensemble._kmeans.features.distances import FeatureBlock, Features, centred, prepare
 
 
 class View(NamedTuple):
@@ -126,37 +127,56 @@ def subviews(views: list[View], recipe: Recipe, rng: Any, in_turn: Callable = ma
     no row is present is left out. `in_turn` is `map`, or that of a pool of threads.
     """
     hands = [random.deal(view.X.shape[1], _width(view.X, recipe), recipe.n_subviews, rng) for view in views]
-    dealt = [(view, chosen) for view, hand in zip(views, hands, strict=True) for chosen in hand]
-    found = in_turn(lambda one: _subview(one[0], one[1], recipe), dealt)
+    prepared = [_centred(view, recipe) for view in views]
+    dealt = [(view, mean, chosen) for (view, mean), hand in zip(prepared, hands, strict=True) for chosen in hand]
+    found = in_turn(lambda one: _subview(one[0], one[1], one[2], recipe), dealt)
     return [part for part in found if part is not None]
 
 
-def _subview(view: View, chosen: Any, recipe: Recipe) -> Features | None:
+def _centred(view: View, recipe: Recipe) -> tuple[View, Array | None]:
+    """Take the mean off a dense view, once for all its sub-views; None: they do so themselves, or need not."""
+    if recipe.distance != "sqeuclidean" or recipe.scale_rows or isinstance(view.X, csr.Csr):
+        return view, None
+    X, mean = centred(*view)
+    return View(X, view.present), mean
+
+
+def _subview(view: View, mean: Array | None, chosen: Any, recipe: Recipe) -> Features | None:
     """Return the chosen columns of a view as features, or None if no row is present in them."""
-    X, present = view
-    part = X if len(chosen) == X.shape[1] else csr.columns(X, to_device(chosen, device_of(csr.entries(X))))
-    zero = None if recipe.distance == "sqeuclidean" else csr.zero_rows(part)
-    seen = present if zero is None or not bool(zero.any()) else _both(present, ~zero)
+    (X, present), on_host = view, device_of(csr.entries(view.X)) == "cpu"
+    part = X
+    if len(chosen) < X.shape[1]:
+        chosen = to_device(chosen, device_of(csr.entries(X)))
+        part = columns.taken(X, chosen) if on_host and isinstance(X, csr.Csr) else csr.columns(X, chosen)
+        mean = None if mean is None else mean[chosen]
+    seen = present
+    if recipe.distance != "sqeuclidean":
+        zero = columns.zero_rows(part) if on_host else csr.zero_rows(part)
+        seen = _both(present, ~zero) if bool(zero.any()) else present
     if seen is not None and not bool(seen.any()):
         return None
     part = csr.scaled(part, squared=recipe.distance != "kl") if recipe.scale_rows else part
-    return prepare([FeatureBlock(part, present=seen, smoothing=recipe.smoothing)], recipe.distance)
+    found = prepare([FeatureBlock(part, present=seen, smoothing=recipe.smoothing, mean=mean)], recipe.distance)
+    return found.shortened() if on_host and part is not X else found
 
 
 def refuse_too_large(views: list[View], recipe: Recipe, device: str) -> None:
     """Raise if the sub-views do not fit into memory: what is copied of each view, and two numbers a row."""
-    needed = recipe.n_subviews * sum(_copied(view, recipe) + 16 * view.X.shape[0] for view in views)
+    needed = sum(_copied(view, recipe, device) + recipe.n_subviews * 16 * view.X.shape[0] for view in views)
     what = f"The {recipe.n_subviews * len(views)} sub-views of CMVC"
     checks.fits(needed, what, device, "lower `n_subviews` or `feature_ratio`, or set `dtype` to 'float32'")
 
 
-def _copied(view: View, recipe: Recipe) -> int:
-    """Return how many bytes of a view a sub-view has for itself, in the mean: none if it is the view as it came."""
+def _copied(view: View, recipe: Recipe, device: str) -> int:
+    """Return how many bytes of a view its sub-views have for themselves: none if they are the view as it came."""
     X, sparse = view.X, isinstance(view.X, csr.Csr)
     size = _width(X, recipe)
-    changed = recipe.scale_rows or view.present is not None or (recipe.distance == "sqeuclidean" and not sparse)
+    once = recipe.distance == "sqeuclidean" and not sparse and not recipe.scale_rows  # its mean is taken off
+    changed = recipe.scale_rows or (view.present is not None and not once) or size < X.shape[1]
     whole = X.data.nbytes + X.indices.nbytes if sparse else X.nbytes
-    return whole * size // X.shape[1] if changed or size < X.shape[1] else 0
+    each = whole * size // X.shape[1] if changed else 0
+    short = each // 2 if device == "cpu" and not sparse and X.dtype == "float64" and recipe.distance != "kl" else 0
+    return once * whole + recipe.n_subviews * (each + short)
 
 
 def _width(X: Any, recipe: Recipe) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from gpuensemble._array.csr import Csr, OneHot
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.features import steps
+from gpuensemble._kernels.cpu.features.short import choose_sure, fill, short_of
 from gpuensemble._kernels.cpu.tiles import DOT_ROWS, aligned, dot_width
 from gpuensemble._kernels.cpu.vector import dot_rows
 from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
@@ -96,7 +97,13 @@ def advance(
     guided = len(clusters) > 1
     work, buffer = _workspace(features, len(empty), dense)
     n_steps, moved, objective, n_empty, *costs = _advance(
-        *(dense, sparse, buffer, None if present is None else np.ascontiguousarray(present)),
+        *(
+            dense,
+            sparse,
+            buffer,
+            short_of(features, len(empty)),
+            None if present is None else np.ascontiguousarray(present),
+        ),
         *(clusters[0], _background(features, 0)),
         *((clusters[1], _background(features, 1), features.parts[1].indices) if guided else (None, None, None)),
         *(True if agreement else None, Labelled(state.labels, state.margin, state.weight, features.square)),
@@ -139,10 +146,11 @@ def _workspace(features: Any, k: int, dense: Any) -> tuple[Workspace, Any]:
 
 
 @kernel
-def _advance(  # noqa: PLR0912
+def _advance(  # noqa: PLR0912, PLR0915
     dense,
     sparse,
     buffer,
+    short,
     present,
     block,
     behind,
@@ -161,7 +169,9 @@ def _advance(  # noqa: PLR0912
     k, objective, space, n_steps, moved = len(block.sums), stop.objective, work.space, 0, 0
     own, guide_own, size, guide_size = work.own, work.guide_own, work.size, work.guide_size
     before, squared = work.before, behind is None and not block.cosine
-    cost, guide_cost = 0.0, 0.0
+    cost, guide_cost, error, longest = 0.0, 0.0, 0.0, 0.0
+    if short is not None:
+        longest = math.sqrt(np.max(labelled.square))
     if from_labels:
         _sum_up(dense, sparse, held, work, labelled, block, guide)
     while True:
@@ -201,18 +211,25 @@ def _advance(  # noqa: PLR0912
         n_steps += 1
         for c in range(k):
             work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if present is None else 0.0)
+        if short is not None:
+            error = fill(short, block, work, held, k, longest)
         n_open, moved = steps.open_rows(labelled.labels, labelled.margin, shift, work.rows), 0
         for begin in range(0, n_open, len(space)):
             chosen = work.rows[begin : begin + len(space) if begin + len(space) < n_open else n_open]
             for j in range(len(chosen)):
                 before[j] = labelled.labels[chosen[j]]
-            _scores(dense, sparse, buffer, chosen, work.table, k, space)
-            if held is not None:
-                _add_guide(held, chosen, work.guide_table, space)
-            if present is not None:
-                _add_own(present, chosen, own, space)
-            labels, margin, square = labelled.labels, labelled.margin, labelled.square
-            moved += steps.choose(space, work.offset, k, chosen, square, squared, work.rounding, labels, margin)
+            open_rows = chosen
+            if short is not None:
+                told, n_unsure = choose_sure(short, chosen, held, k, error, labelled, squared, work.rounding)
+                moved, open_rows = moved + told, short.unsure[:n_unsure]
+            if len(open_rows):
+                _scores(dense, sparse, buffer, open_rows, work.table, k, space)
+                if held is not None:
+                    _add_guide(held, open_rows, work.guide_table, space)
+                if present is not None:
+                    _add_own(present, open_rows, own, space)
+                labels, margin, square = labelled.labels, labelled.margin, labelled.square
+                moved += steps.choose(space, work.offset, k, open_rows, square, squared, work.rounding, labels, margin)
             if behind is None:
                 _move(dense, sparse, held, chosen, before, labelled, block, guide)
         if behind is not None:

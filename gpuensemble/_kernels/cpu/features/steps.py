@@ -15,6 +15,7 @@ from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded
 from gpuensemble._kernels.cpu.vector import add_scaled_rows, cheapest
 
 TINY = 1e-300
+FEW = 15  # centres: one after another they are compared in less time than a vector of them takes to be one number
 BLOCK = 256  # rows of a matrix product: they stay in the L2 cache until the sums are updated
 
 
@@ -171,6 +172,8 @@ def choose(scores, offset, k, chosen, square, squared, rounding, labels, margin)
 
     The first of equal centres wins. Rows of `scores` and of `offset`, which has one, are whole cache lines.
     """
+    if k <= FEW:
+        return _choose_of_few(scores, offset, k, chosen, square, squared, rounding, labels, margin)
     one, infinite = scores.dtype.type(1), scores.dtype.type(np.inf)
     moved = 0
     for j in range(len(chosen)):
@@ -178,16 +181,40 @@ def choose(scores, offset, k, chosen, square, squared, rounding, labels, margin)
         best, least, second = cheapest(scores, j, offset, 0, one, k, 0, 0, infinite, infinite)
         moved += labels[x] != best
         labels[x] = best
-        if second == np.inf:
-            margin[x] = np.inf
-        elif squared:
-            reach = _root(square[x] + least) + _root(square[x] + second)
-            error = rounding * (square[x] + abs(least) + abs(second))
-            margin[x] = (second - least - error) / (reach if reach > TINY else TINY)
-        else:
-            reach = _root(square[x])
-            margin[x] = (second - least) / (reach if reach > TINY else TINY) - rounding
+        margin[x] = margin_of(square[x], least, second, squared, rounding)
     return moved
+
+
+@inner
+def _choose_of_few(scores, offset, k, chosen, square, squared, rounding, labels, margin):
+    """Do `choose` without a branch in the comparisons: those of rows that follow each other run side by side."""
+    moved = 0
+    for j in range(len(chosen)):
+        x, best, least, second = chosen[j], 0, np.inf, np.inf
+        for c in range(k):
+            cost = scores[j, c] + offset[0, c]
+            first = cost < least
+            runner = cost if cost < second else second
+            second = least if first else runner
+            best = c if first else best
+            least = cost if first else least
+        moved += labels[x] != best
+        labels[x] = best
+        margin[x] = margin_of(square[x], least, second, squared, rounding)
+    return moved
+
+
+@inner
+def margin_of(square, least, second, squared, rounding):
+    """Return by how much the second distance is more than the first, less what rounding may have added."""
+    if second == np.inf:
+        return np.inf
+    if squared:
+        reach = _root(square + least) + _root(square + second)
+        error = rounding * (square + abs(least) + abs(second))
+        return (second - least - error) / (reach if reach > TINY else TINY)
+    reach = _root(square)
+    return (second - least) / (reach if reach > TINY else TINY) - rounding
 
 
 @kernel
