@@ -245,7 +245,7 @@ def test_the_readme_example_runs(capsys):
     assert 0.9 < float(capsys.readouterr().out.split()[0]) <= 1  # the NMI with the digits
 
 
-INNER = {"inner", "inner_reordered"}
+INNER = {"inner", "inner_reordered", "inlined"}
 COMPILED = {"kernel", "reordered"} | INNER
 
 
