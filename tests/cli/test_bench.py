@@ -11,7 +11,7 @@ import pytest
 
 from cudasim import standin
 from cudasim.shim import ShimModule, gxx
-from gpuensemble import KCC, SEC
+from gpuensemble import KCC, PCE, SEC
 from gpuensemble._cli import main
 from gpuensemble._cli.bench import against, harness, model, parts, pools, processes, workloads
 from gpuensemble._cli.bench import cases as bench_cases
@@ -75,6 +75,7 @@ def test_bench_fails_if_answers_differ(capsys, monkeypatch, small):
 @pytest.mark.skipif(gxx() is None, reason="g++ is not installed")
 def test_bench_runs_the_same_cases_on_a_device(capsys, monkeypatch, small):
     monkeypatch.setattr(bench_cases, "KINDS", {"overlapping": pools.ensemble})
+    monkeypatch.setitem(PCE.__init__.__kwdefaults__, "max_iter", 3)  # an iteration takes a second on this device
     with standin.installed(ShimModule):
         code, out, _ = run(capsys, "bench", "--samples", 60, "--repeat", 1, "--json")
     assert code == 0

@@ -290,14 +290,18 @@ def test_every_library_gives_the_same_results(xp, holes, dtype):
 
 
 def test_holes_are_filled_with_what_was_hidden():
-    rng = np.random.default_rng(1)
-    truth = rng.integers(0, 4, 300)
-    labels = np.stack([rng.permutation(4)[truth] for _ in range(10)], axis=1)
-    hidden = np.where(rng.random(labels.shape) < 0.5, -1, labels)
-    hidden[(hidden < 0).all(1), 0] = labels[(hidden < 0).all(1), 0]
-    pce = ge.PCE(4, random_state=0, device="cpu").fit(hidden)
-    assert ge.metrics.ari(truth, pce.labels_) == 1
-    assert (pce.imputed_ == labels)[hidden < 0].mean() > 0.8  # a hole of a partition without weight may hold anything
+    right = []
+    for seed in range(1, 5):
+        rng = np.random.default_rng(seed)
+        truth = rng.integers(0, 4, 300)
+        labels = np.stack([rng.permutation(4)[truth] for _ in range(10)], axis=1)
+        hidden = np.where(rng.random(labels.shape) < 0.5, -1, labels)
+        hidden[(hidden < 0).all(1), 0] = labels[(hidden < 0).all(1), 0]
+        pce = ge.PCE(4, random_state=0, device="cpu").fit(hidden)
+        assert ge.metrics.ari(truth, pce.labels_) == 1
+        right.append((pce.imputed_ == labels)[hidden < 0].mean())
+    assert min(right) > 0.7  # a hole of a partition without weight may hold anything
+    assert np.mean(right) > 0.9
 
 
 def test_perfect_rows_do_not_stop_the_pace():

@@ -1,38 +1,17 @@
 """The kernels of batches: the CUDA source on the CPU and its PTX have the bits of Numba, which does what is defined."""
 
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from cudasim import nvrtc, standin
-from cudasim.ptx import PtxModule
-from cudasim.shim import ShimModule, gxx
 from gpuensemble._array.csr import Csr, matrix
 from gpuensemble._kernels.cpu.features import batches as cpu
 from gpuensemble._kernels.cuda import batches as cuda
-from gpuensemble._kernels.cuda import source
 from support import check
 
-ENGINES = {
-    "CPU": partial(ShimModule, checked=True),
-    "CPU in reverse order": partial(ShimModule, checked=True, order="reverse"),
-    "PTX": PtxModule,
-}
 SIZES = {"one set": [3], "many sets": [1, 40, 5, 33]}
-
-
-@pytest.fixture(params=ENGINES)
-def device(request, monkeypatch):
-    if request.param == "PTX" and nvrtc.missing():
-        pytest.skip(nvrtc.missing())
-    if request.param != "PTX" and gxx() is None:
-        pytest.skip("g++ is not installed")
-    monkeypatch.setattr(source, "MAX_BLOCKS", 2)
-    with standin.installed(ENGINES[request.param]) as module:
-        yield module
 
 
 def sparse(n, d, dtype, rng):

@@ -1,39 +1,16 @@
 """The kernels of k-means' first centres and of its means: the CUDA source on the CPU and PTX have the bits of Numba."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from scipy.linalg import qr
 
-from cudasim import nvrtc, standin
-from cudasim.ptx import PtxModule
-from cudasim.shim import ShimModule, gxx
 from gpuensemble._kernels.cpu.features import batches as cpu_batches
 from gpuensemble._kernels.cpu.features import embedding as cpu_embedding
 from gpuensemble._kernels.cpu.features import seeding as cpu
 from gpuensemble._kernels.cuda import batches as cuda_batches
 from gpuensemble._kernels.cuda import embedding as cuda_embedding
 from gpuensemble._kernels.cuda import seeding as cuda
-from gpuensemble._kernels.cuda import source
 from support import check, membership, onehot
-
-ENGINES = {
-    "CPU": partial(ShimModule, checked=True),
-    "CPU in reverse order": partial(ShimModule, checked=True, order="reverse"),
-    "PTX": PtxModule,
-}
-
-
-@pytest.fixture(params=ENGINES)
-def device(request, monkeypatch):
-    if request.param == "PTX" and nvrtc.missing():
-        pytest.skip(nvrtc.missing())
-    if request.param != "PTX" and gxx() is None:
-        pytest.skip("g++ is not installed")
-    monkeypatch.setattr(source, "MAX_BLOCKS", 2)
-    with standin.installed(ENGINES[request.param]) as module:
-        yield module
 
 
 def both(device, kernels, name, arguments, written):

@@ -1,6 +1,5 @@
 """The steps of k-means over labels: the same bits on all engines, and 16 bits that never lie."""
 
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -8,35 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudasim import nvrtc, standin
-from cudasim.ptx import PtxModule
-from cudasim.shim import ShimModule, gxx
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._kernels import kmeans
 from gpuensemble._kernels.cpu.kmeans import relabel as cpu
 from gpuensemble._kernels.cpu.kmeans import short
-from gpuensemble._kernels.cuda import source
 from gpuensemble._kmeans.labels.bounds import SAFETY, state_of
 from gpuensemble._kmeans.labels.statistics import CostTables, evaluate
 from support import check, membership, random_codes
 
 WIDTHS = np.array([3, 7, 2, 5, 4, 6, 3, 2, 4])
-ENGINES = {
-    "CPU": partial(ShimModule, checked=True),
-    "CPU in reverse order": partial(ShimModule, checked=True, order="reverse"),
-    "PTX": PtxModule,
-}
-
-
-@pytest.fixture(params=ENGINES)
-def device(request, monkeypatch):
-    if request.param == "PTX" and nvrtc.missing():
-        pytest.skip(nvrtc.missing())
-    if request.param != "PTX" and gxx() is None:
-        pytest.skip("g++ is not installed")
-    monkeypatch.setattr(source, "MAX_BLOCKS", 2)
-    with standin.installed(ENGINES[request.param]) as module:
-        yield module
 
 
 def priced(xp, dtype="float64"):

@@ -830,7 +830,7 @@ MUTANTS = [
     ("wrong result", "move_dense", "found != 0 || value == 0 ? found : value > 0 ? 1 : -1", "found"),
     ("wrong result", "move_sparse", "value > 0 ? 1 : -1", "1"),
     ("wrong result", "move_dense", "6755399441055744.0", "6755399441055745.0"),
-    ("wrong result", "move_dense", "j < d; j += 32", "j < 32; j += 32"),
+    ("wrong result", "move_dense", "j < d; j += 32) to.add", "j < 32; j += 32) to.add"),
     ("wrong result", "move_dense", "w * static_cast<double>(rows[x * d + j])", "static_cast<double>(rows[x * d + j])"),
     ("wrong result", "move_sparse", "i = indptr[x] + threadIdx.x % 32", "i = indptr[x] + threadIdx.x % 16"),
     ("wrong result", "move_sparse", "w * static_cast<double>(data[i])", "static_cast<double>(data[i])"),

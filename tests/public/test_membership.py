@@ -165,8 +165,8 @@ def test_merging_tries_another_hash_where_two_rows_collide(monkeypatch):
         hashes.append(seed)
         return np.zeros(len(codes), "uint64") if seed == 0 else strong(codes, seed)
 
-    strong = rows.hashes
-    monkeypatch.setattr(rows, "hashes", weak)
+    strong = rows._folded
+    monkeypatch.setattr(rows, "_folded", weak)
     merged = ge.Membership([[0], [1], [0]], [2], device="cpu").merge()
     assert hashes == [0, 1]
     assert merged.group.tolist() == [0, 1, 0]
