@@ -23,6 +23,7 @@ from gpuensemble._cli.bench import machine
 from gpuensemble._cli.tables import files
 
 COPY_BYTES = 1 << 28  # larger than any cache
+PAUSE = 0.01  # seconds; with more of them a virtual machine may take a core away
 
 
 @dataclass
@@ -126,8 +127,9 @@ def _rate(one: dict[str, Any], rates: dict[str, float]) -> str:
 
 
 def seconds(candidate: Callable[[], Any]) -> float:
-    """Time one run; a device's work is waited for."""
+    """Time one run; a device's work is waited for, and so is the end of what OpenMP's threads do after theirs: spin."""
     synchronize()
+    time.sleep(PAUSE)
     start = time.perf_counter()
     answer = candidate()
     synchronize()
