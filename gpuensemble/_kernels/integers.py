@@ -7,7 +7,7 @@ from gpuensemble._array.coding import Coded, code_dtype
 from gpuensemble._kernels.cpu.compiling import kernel
 
 LARGE = 1 << 18  # labels; NumPy looks fewer up sooner than a kernel is loaded
-HUGE = 1 << 23  # labels; of fewer the largest one is found sooner than marks of all that there might be are read
+SAMPLE = 256  # rows that are looked at first
 WIDEST, CELLS = 1 << 16, 1 << 25  # of the labels of a partition, and of all look-ups
 SPAN = 1 << 15  # rows that a thread takes at a time, at most
 
@@ -47,12 +47,11 @@ def _seen(labels, width):
         seen = np.zeros((r, high + 2), np.bool_)
         seen[np.arange(r), labels.astype(np.intp) + 1] = True
         return seen
-    if labels.size < HUGE:
-        width = min(width, max(int(labels.max()) + 2, 2))
-    seen = np.zeros((r, width), np.bool_)
-    if not seen.size or not _over_rows(len(labels), lambda first, last: _mark(labels, seen, first, last)):
-        return None
-    return seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]]
+    for rows in (labels[:: max(1, len(labels) // SAMPLE)], labels):  # a sample mostly has the largest label
+        seen = np.zeros((r, min(width, max(int(rows.max()) + 2, 2))), np.bool_)
+        if seen.size and _over_rows(len(labels), lambda first, last, seen=seen: _mark(labels, seen, first, last)):
+            return seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]]
+    return None
 
 
 def _over_rows(n, task):
