@@ -63,10 +63,11 @@ def over_spans(n: int, size: int, task: Callable[[int, int], None], alone: bool)
         return
     all_spans = spans(n, size)
     left = iter(all_spans)  # whoever is free takes the next one
+    tasks = [task]  # it is taken away at the end: the pool keeps calls that were given up, and what they refer to
 
     def work() -> None:
         for span in left:
-            task(span.start, span.stop)
+            tasks[0](span.start, span.stop)
 
     others = [pool().submit(work) for _ in range(min(count(), len(all_spans)) - 1)]
     try:
@@ -74,6 +75,7 @@ def over_spans(n: int, size: int, task: Callable[[int, int], None], alone: bool)
     finally:
         begun = [other for other in others if not other.cancel()]
         wait(begun)
+        tasks.clear()
     for other in begun:
         other.result()
 

@@ -1,6 +1,8 @@
 """Threads share the iterations of a run in memory: whatever they do when, the run is the same."""
 
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -80,6 +82,30 @@ def test_nobody_waits_for_a_thread_that_is_busy_elsewhere(spread):
     busy = [pool.submit(free.wait) for _ in range(3)]
     assert run_of(problem) == expected  # would never end
     free.set()
+    assert all(one.result() for one in busy)
+
+
+class Large:
+    """This stands for an array."""
+
+
+def test_calls_that_the_pool_never_began_keep_no_memory(spread):
+    """They stay in its queue until a thread is free, which may be long."""
+    pool, free = spread(3), threading.Event()
+    busy = [pool.submit(free.wait) for _ in range(3)]
+    large = [Large(), Large()]
+    kept = [weakref.ref(one) for one in large]
+
+    def over_spans(one):
+        threads.over_spans(3, 1, lambda first, last: (one, first, last), alone=False)
+
+    over_spans(large[0])
+    assert sharing.led(lambda one, me, control: me, (large[1],), [(0,), (1,)]) == 0
+    large.clear()
+    gc.collect()
+    found = [one() for one in kept]
+    free.set()
+    assert found == [None, None]
     assert all(one.result() for one in busy)
 
 

@@ -61,18 +61,21 @@ def led(kernel: Callable, shared: tuple, own: list[tuple]) -> int:
     A helper's call returns whether it is to be made again.
     """
     control = np.zeros(4 * WORDS, np.int64)
+    # They are taken away at the end, for the reason that threads.over_spans has.
+    calls = {number: (*shared, *some, control) for number, some in enumerate(own)}
 
-    def help_(*some):
-        while kernel(*shared, *some, control):
+    def help_(number):
+        while kernel(*calls[number]):
             time.sleep(NAP)
 
-    others = [threads.pool().submit(help_, *some) for some in own[1:]]
+    others = [threads.pool().submit(help_, number) for number in range(1, len(own))]
     try:
-        found = kernel(*shared, *own[0], control)
+        found = kernel(*calls[0])
     finally:
         control[PHASE] = END
         begun = [other for other in others if not other.cancel()]
         wait(begun)
+        calls.clear()
     for other in begun:
         other.result()
     return found
