@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import tracemalloc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -64,6 +65,19 @@ def test_any_number_of_threads_has_the_bits_of_blocks_one_after_another(method, 
     for number in (1, 2, 5):
         spread(number)
         assert run_of(problem) == expected
+
+
+def test_room_does_not_grow_with_the_most_iterations():
+    table = blocks.whole(membership(np, np.array([[0], [0], [1], [1]]), [2]))
+    costs = KCCCosts.of("category", False, table, Weighting(np.ones(1), None, "float64"))
+    problem, start = lloyd.Problem.of(table, costs, 2), labellings.Given(np.array([0, 1, 1, 1], "int32"))
+    lloyd.lloyd(problem, start, 10)  # compiles
+    tracemalloc.start()
+    try:
+        assert lloyd.lloyd(problem, start, 10**9).converged
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_threads_that_come_and_go_change_nothing(spread):

@@ -26,6 +26,7 @@ from gpuensemble._tables.blocks import Block, InMemory, Table, add, shared_on
 
 SMALL = 1 << 21  # additions: an iteration of no more takes less time than to know which rows can have moved
 AT_ONCE = 1 << 28  # labels looked up in a call, some tenths of a second: then others have a say
+MOST_AT_ONCE = 1000  # iterations, since a call has room for the facts of each
 MOVED_SHARE = 0.4  # up to this share of moved rows the next counts are updated, else made anew: a move counts twice
 
 
@@ -151,7 +152,7 @@ def _several(
     """Do iterations in one call, until one does not lower the objective or leaves a cluster empty; judge all but it."""
     costs, (n, r) = problem.costs, block.m.codes.shape
     state = _state(block, costs, progress.labelling)
-    limits = limits._replace(n_iter=min(limits.n_iter, max(1, AT_ONCE // (n * r))))
+    limits = limits._replace(n_iter=min(limits.n_iter, max(1, AT_ONCE // (n * r)), MOST_AT_ONCE))
     before = bounds.before or priced.tables
     known = bounds.before is not None
     found = kmeans.iterate(
