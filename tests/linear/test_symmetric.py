@@ -24,7 +24,7 @@ SPECTRA = {  # for tau = 1
 @pytest.fixture(autouse=True)
 def _blocks_of_any_size(monkeypatch):
     """Blocks are tried on the CPU, too, however small the matrices are."""
-    monkeypatch.setitem(symmetric.LIMITS, "cpu", Limits(0, {ABOVE: 8, BELOW: 8}, 8))
+    monkeypatch.setitem(symmetric.LIMITS, "cpu", Limits({ABOVE: 0, BELOW: 0}, {ABOVE: 8, BELOW: 8}, 8))
 
 
 def matrices(values, seed=0, n_steps=6, turn=1e-6):
