@@ -25,7 +25,7 @@ from gpuensemble._linear.orthonormal import orthonormal
 from gpuensemble._linear.tridiagonal import Tridiagonal, room
 
 ACCURACY = {"float64": 1e-13, "float32": 1e-6}  # of a result, relative to |X|, both in the Frobenius norm
-NARROW = 1e-5  # of |X|: what rounding may hide in a factor of float32
+NARROW = 5e-5  # of |X|: what rounding may hide in a factor of float32, as many roundings as in one of float64
 DEGREE = 8  # of the polynomial of a pass, where few are above
 AIM = 0.05  # the error that a block of the right degree has, over what is allowed
 LEAST = 8  # from this size on a matrix is made tridiagonal first, on the CPU
@@ -253,20 +253,30 @@ class SymmetricSequence:
         self._divide(form.below(self.tau), form.below(-self.tau))
         if self.side == UNKNOWN or 3 * self.count > self.n:
             return None
-        width = max(self.count, self._width(self.count) if self._pays(self.count) else 0)
+        width = self._asked(form)
         values, vectors = form.pairs(*((self.n - width, self.n) if self.side == ABOVE else (0, width)))
         values, vectors = values[:: -self.side], vectors[:, :: -self.side]
         norm = self._few(x, vectors[:, : self.count], abs(values[: self.count] - self.tau))
-        if self.side == ABOVE and width > self.count:
-            self.low = form.least()
         self._plan(self.count, vectors, *_ends(values, self.tau))
         return norm
+
+    def _asked(self, form: Tridiagonal) -> int:
+        """Return how many vectors to find: more than the few if the next block is to start from them."""
+        width = self._width(self.count)
+        if not width or not self._pays(width):
+            return self.count
+        self.low = form.value(0)
+        if self.side == ABOVE or self._is_in_reach(self.low, form.value(width - 1), self.first_error):
+            return width
+        return self.count
 
     def _divide(self, below: int, far: int) -> None:
         """Set the side of the few, if so many eigenvalues are below tau and so many below -tau, and their count."""
         self.side, self.count = (ABOVE, self.n - below) if 2 * below > self.n else (BELOW, below)
         if far:
             self.side = UNKNOWN
+        if self.side != BELOW:
+            self.course = None
 
     def _full(self, x: Array) -> Array:
         """Make the result of all eigenvectors, and plan the next block; return its norm."""
@@ -287,27 +297,25 @@ class SymmetricSequence:
         """Keep what the next block starts from, and where it looks; nothing if it would not pay."""
         width, self.count, self.start, self.vectors = self._width(count), count, None, None
         course, self.course = self.course, None
-        if not self._pays(count):
+        below = self.side == BELOW and width
+        if not self._pays(width) or (below and not self._is_in_reach(inner, outer, self.first_error)):
             return
-        v = _widened(v[:, :width], width)
-        self.high = outer
-        if self.side == BELOW and width:
-            self.course = course.to(v) if course else blocks.Course(v)
-            if not self._is_in_reach(inner, outer, self.first_error):
-                return
-        self.start = v
+        self.high, self.start = outer, _widened(v[:, :width], width)
+        if below:
+            self.course = course.to(self.start) if course else blocks.Course(self.start)
 
     def _is_in_reach(self, inner: float, outer: float, error: float) -> bool:
         """Set the degree of a polynomial that finds the few below, and say whether it is small enough."""
         shift = self._shift(inner)
-        growth = math.acosh(max(2 * (outer - shift) / (self.tau - shift) - 1, 1))  # for each degree, as a logarithm
-        wanted = math.log(max(2 * error / AIM, 1)) / max(growth, 1e-9)
-        self.n_passes = math.ceil(min(wanted, 1e9))
+        gap = max(self.tau - shift, 1e-9 * self.tau)
+        growth = math.acosh(max(2 * (outer - shift) / gap - 1, 1))  # for each degree, as a logarithm
+        if not error < math.inf or not growth:
+            return False
+        self.n_passes = math.ceil(math.log(max(2 * error / AIM, 1)) / growth)
         return self.n_passes <= self.limits.n_passes
 
-    def _pays(self, count: int) -> bool:
-        """Say whether a block that is to find so many vectors is narrow enough."""
-        width = self._width(count)
+    def _pays(self, width: int) -> bool:
+        """Say whether a block of this width is narrow enough."""
         return not width or (self.n >= self.limits.n[self.side] and self.limits.shares[self.side] * width <= self.n)
 
     def _width(self, count: int) -> int:

@@ -32,13 +32,13 @@ class Tridiagonal:
         """Return how many eigenvalues are below a bound."""
         return int(count_below(self.diagonal, self.squares, float(bound)))
 
-    def least(self) -> float:
-        """Return about the least eigenvalue, or less."""
+    def value(self, index: int) -> float:
+        """Return about the eigenvalue with this index, in ascending order, or a little less."""
         sizes = np.append(abs(self.beside), 0) + np.append(0, abs(self.beside))
-        low, high = float((self.diagonal - sizes).min()), float(self.diagonal.min())
+        low, high = float((self.diagonal - sizes).min()), float((self.diagonal + sizes).max())
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            low, high = (low, middle) if self.below(middle) else (middle, high)
+            low, high = (low, middle) if self.below(middle) > index else (middle, high)
         return low
 
     def pairs(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:

@@ -69,6 +69,7 @@ STRANGERS = {  # an eigenvalue that the last matrix did not have, and where it i
     "below": ("few below", 0, 0.5),
     "far below 0, few below": ("few below", 0, -3.0),
     "below where there was none": ("all above", 3, 0.5),
+    "hardly below where there was none": ("all above", 3, 1 - 1e-7),
     "above where there was none": ("none", 3, 2.0),
     "far below 0 where there was none": ("none", 3, -2.0),
 }
@@ -111,6 +112,31 @@ def test_an_indefinite_matrix_has_a_full_decomposition(xp):
     assert (sequence.n_blocks, sequence.n_decompositions) == (0, 3)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_few_below_that_turn_steadily_need_less_and_less(xp, dtype):
+    """As tau falls the few fall with it, and their vectors turn by less each time, about one axis."""
+    rng = np.random.default_rng(0)
+    q = np.linalg.qr(rng.standard_normal((N, N)))[0]
+    axis = rng.standard_normal((N, N)) / N
+    sequence = SymmetricSequence(xp.zeros((N, N), dtype))
+    starts, tau, angle = [], 1.0, 1e-3
+    for _ in range(12):
+        q = np.linalg.qr(q + angle * (axis - axis.T) @ q)[0]
+        given = (q * np.concatenate([np.linspace(9, 4, N - 6), tau * np.linspace(0.9, 0.3, 6)])) @ q.T
+        x = xp.asarray(((given + given.T) / 2).astype(dtype))
+        sequence.begin(x, tau)
+        report = to_host(sequence.report).tolist()
+        starts.append(report[1])
+        sequence.finish(x, report)
+        close = 1e-11 if dtype == "float64" else 1e-4
+        np.testing.assert_allclose(to_host(x), expected(given, tau)[0], atol=close)
+        tau, angle = tau / 1.1, angle / 1.1
+    assert sequence.n_blocks >= 9
+    if dtype == "float64":
+        first, second, *_ = (start for start in starts if start)
+        assert second < first / 20  # the second block knows how the first one went
+
+
 @pytest.mark.parametrize(
     ("values", "launches", "flops"), [("few above", 400, 40), ("few below", 250, 12), ("all above", 30, 1)]
 )
@@ -137,11 +163,13 @@ def test_definite_matrices_are_told_from_others(xp):
             assert float(is_definite(xp.asarray(given - below * np.eye(N)))) == 0
 
 
-def test_an_inverse_is_one(xp):
+@pytest.mark.parametrize("shift", [0, 20], ids=["indefinite", "definite"])
+def test_an_inverse_is_one(xp, shift):
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((30, 30)), rng.standard_normal((30, 4))
-    found = inverse(xp.asarray(x + x.T))(xp.asarray(v))
-    np.testing.assert_allclose(to_host(found), np.linalg.solve(x + x.T, v), atol=1e-9)
+    x = x + x.T + shift * np.eye(30)
+    found = inverse(xp.asarray(x.copy()))(xp.asarray(v))
+    np.testing.assert_allclose(to_host(found), np.linalg.solve(x, v), atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
