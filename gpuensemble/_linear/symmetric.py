@@ -38,13 +38,13 @@ class Limits(NamedTuple):
 
     n: dict[int, int]  # the least size of a matrix by side; for smaller ones LAPACK's partial decomposition is as fast
     shares: dict[int, int]  # a block has at most this part of all columns, by side
-    n_passes: int
-    first_error: float = 1e8  # that a block is thought to start with before one was tried, over what is allowed
+    n_passes: dict[int, int]  # above: of polynomials of degree DEGREE; below: the degree of one
+    first_error: float  # that a block is thought to start with before one was tried, over what is allowed
 
 
 LIMITS = {
-    "cpu": Limits({ABOVE: 2000, BELOW: 1000}, {ABOVE: 32, BELOW: 8}, 5, 1e5),
-    "cuda": Limits({ABOVE: 0, BELOW: 0}, {ABOVE: 8, BELOW: 8}, 8),
+    "cpu": Limits({ABOVE: 2000, BELOW: 1000}, {ABOVE: 32, BELOW: 8}, {ABOVE: 4, BELOW: 5}, 1e5),
+    "cuda": Limits({ABOVE: 0, BELOW: 0}, {ABOVE: 8, BELOW: 8}, {ABOVE: 8, BELOW: 16}, 1e7),
 }
 
 
@@ -220,8 +220,9 @@ class SymmetricSequence:
         if self.side == BELOW and 0 < found.start < math.inf:
             self.first_error = found.start * min(max(found.error / AIM, 1), 1 / AIM)
         self.rests = 0 if found.error <= 1 else min(2 * self.rests + 1, MOST_RESTS)
-        if self.n_passes > self.limits.n_passes or self.rests > 1:
-            self.n_passes, self.resting = min(self.n_passes, self.limits.n_passes), max(self.rests, 1)
+        most = self.limits.n_passes[self.side]
+        if self.n_passes > most or self.rests > 1:
+            self.n_passes, self.resting = min(self.n_passes, most), max(self.rests, 1)
 
     def _few(self, x: Array, v: Array, factors: Array) -> Array:
         """Make the result of few eigenvectors; return its norm."""
@@ -266,9 +267,8 @@ class SymmetricSequence:
         if not width or not self._pays(width):
             return self.count
         self.low = form.value(0)
-        if self.side == ABOVE or self._is_in_reach(self.low, form.value(width - 1), self.first_error):
-            return width
-        return self.count
+        near = self.side == ABOVE or self._is_in_reach(self.low, form.value(width - 1), self.first_error)
+        return width if near else self.count
 
     def _divide(self, below: int, far: int) -> None:
         """Set the side of the few, if so many eigenvalues are below tau and so many below -tau, and their count."""
@@ -312,7 +312,7 @@ class SymmetricSequence:
         if not error < math.inf or not growth:
             return False
         self.n_passes = math.ceil(math.log(max(2 * error / AIM, 1)) / growth)
-        return self.n_passes <= self.limits.n_passes
+        return self.n_passes <= self.limits.n_passes[BELOW]
 
     def _pays(self, width: int) -> bool:
         """Say whether a block of this width is narrow enough."""

@@ -10,7 +10,7 @@ from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._linear import symmetric
 from gpuensemble._linear.definite import inverse, is_definite
 from gpuensemble._linear.orthonormal import orthonormal
-from gpuensemble._linear.symmetric import ABOVE, BELOW, Limits, SymmetricSequence
+from gpuensemble._linear.symmetric import SymmetricSequence
 
 N = 200
 SPECTRA = {  # for tau = 1
@@ -24,7 +24,7 @@ SPECTRA = {  # for tau = 1
 @pytest.fixture(autouse=True)
 def _blocks_of_any_size(monkeypatch):
     """Blocks are tried on the CPU, too, however small the matrices are."""
-    monkeypatch.setitem(symmetric.LIMITS, "cpu", Limits({ABOVE: 0, BELOW: 0}, {ABOVE: 8, BELOW: 8}, 8))
+    monkeypatch.setitem(symmetric.LIMITS, "cpu", symmetric.LIMITS["cuda"])
 
 
 def matrices(values, seed=0, n_steps=6, turn=1e-6):
