@@ -6,7 +6,6 @@ returns whatever is there: so a factor is held against its matrix on a vector.
 
 from collections.abc import Callable
 
-import numpy as np
 from scipy.linalg import get_lapack_funcs
 
 from gpuensemble._array.devices import Array, device_of, namespace
@@ -40,8 +39,9 @@ def inverse(matrix: Array) -> Callable[[Array], Array]:
     factor, failed = potrf(matrix.T, overwrite_a=True, clean=False)
     if not failed:
         return lambda x: potrs(factor, x)[0]
-    upper = np.triu(matrix, 1)  # the other half is overwritten
-    np.add(upper, upper.T, out=matrix)
-    np.fill_diagonal(matrix, diagonal)
+    xp = namespace(matrix)
+    upper = xp.triu(matrix, 1)  # the other half is overwritten
+    xp.add(upper, upper.T, out=matrix)
+    xp.fill_diagonal(matrix, diagonal)
     factors, pivots, _ = getrf(matrix.T, overwrite_a=True)
     return lambda x: getrs(factors, pivots, x, trans=1)[0]

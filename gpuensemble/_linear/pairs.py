@@ -5,8 +5,8 @@
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, on
 from gpuensemble._array.threads import over_spans
-from gpuensemble._kernels.cpu import scaled
 from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
+from gpuensemble._kernels.cpu.slices import scaled
 from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._linear.symmetric import SymmetricSequence
 from gpuensemble._linear.thresholding import shrink_symmetric

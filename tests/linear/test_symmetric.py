@@ -7,6 +7,7 @@ from cudasim import standin
 from cudasim.tally import counted
 from gpuensemble import prox
 from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._kernels.cpu.slices import scaled
 from gpuensemble._linear import symmetric
 from gpuensemble._linear.definite import inverse, is_definite
 from gpuensemble._linear.orthonormal import orthonormal
@@ -203,3 +204,26 @@ def test_both_slices_of_a_pair_are_those_of_the_prox(xp):
         norm = pairs.finish(x, to_host(pairs.report).tolist())
         assert float(norm) == pytest.approx(float(prox.tensor_nuclear_symmetric(plain, 1.0, copies)), rel=1e-9)
         np.testing.assert_allclose(to_host(x), plain, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_one_pass_makes_the_scaled_slices_bit_for_bit(dtype):
+    """On a device the same is done by one operation after the other."""
+    rng = np.random.default_rng(0)
+    given, root = rng.standard_normal((2, N, N)).astype(dtype), (rng.integers(1, 9, N) ** 0.5).astype(dtype)
+    x, plain = given.copy(), given.copy()
+    scaled.to_slices(x, root)
+    plain[0] += plain[1]
+    plain[1] *= -2
+    plain[1] += plain[0]
+    plain *= root
+    plain *= root[:, None]
+    np.testing.assert_array_equal(x, plain)
+    scaled.from_slices(x, root)
+    plain /= root
+    plain /= root[:, None]
+    plain[0] += plain[1]
+    plain[0] *= 0.5
+    np.subtract(plain[0], plain[1], out=plain[1])
+    np.testing.assert_array_equal(x, plain)
+    np.testing.assert_allclose(x, given, atol=1e-14 if dtype == "float64" else 1e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
-from gpuensemble._kernels.cpu.sturm import count_below
+from gpuensemble._kernels.cpu.slices.sturm import count_below
 from gpuensemble._linear import tridiagonal
 from gpuensemble._linear.tridiagonal import Tridiagonal
 
