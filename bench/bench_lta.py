@@ -1,7 +1,10 @@
 """LTA: speed and memory against the literal transcription, and quality on real pools of base partitions.
 
 python bench/bench_lta.py [--sizes 500 1000 2000] [--transform sample] [--whole 1000] [--repeat 3]
+python bench/bench_lta.py --decompositions [--sizes 500 1000 2000]
 python bench/bench_lta.py DATA [--draws 20] [--rows 1000] [--only NAME]
+
+The second is about `transform="partition"`: whole runs beside those with two full decompositions an iteration.
 
 The first times whole runs. The transcription's iterations all take the same time; beyond n = `--whole` it is timed over
 SOME iterations, and its time for as many as ours needed follows from that.
@@ -86,6 +89,56 @@ def speed(options):
             print(f"  largest difference of the refined matrices {difference:.1e}", flush=True)
 
 
+class Decompositions:
+    """This makes P by two full decompositions, as `solver.Partitions` does by the few that are needed."""
+
+    def __init__(self, tensor, copies):
+        self.copies, self.report, self.last = copies, np.zeros(0), None
+
+    def begin(self, tensor, tau):
+        self.tau = tau
+
+    def finish(self, tensor, report):
+        norm = ge.prox.tensor_nuclear_symmetric(tensor, self.tau, self.copies)
+        self.last = tensor[1].copy()
+        return norm
+
+    def second(self):
+        return self.last
+
+
+def refined(m, shrinkage):
+    """A whole run with this P step, its seconds and its processor time."""
+    usual = solver.Partitions
+    solver.Partitions = shrinkage
+    try:
+        with one_blas_thread():  # as in a fit
+            start, begun = time.perf_counter(), time.process_time()
+            run = solver.coassociation(m, "partition", 0.002, 1e-8, 500, "float64")
+            return run, time.perf_counter() - start, time.process_time() - begun
+    finally:
+        solver.Partitions = usual
+
+
+def decompositions(options):
+    """Seconds and processor time of whole runs, and of those with full decompositions alone; ours run on both sides."""
+    print(harness.machine())
+    solver.coassociation(ge.Membership.from_labels(base_partitions(60)), "partition", 0.002, 1e-8, 500, "float64")
+    for n in options.sizes:
+        m = ge.Membership.from_labels(base_partitions(n), device="cpu")
+        kinds = (solver.Partitions, Decompositions, solver.Partitions)
+        (run, *ours), (full, *theirs), (_, *again) = (refined(m, kind) for kind in kinds)
+        seconds, processor = (sum(both) / 2 for both in zip(ours, again, strict=True))
+        difference = abs(run.coassociation - full.coassociation).max()
+        print(
+            f"n = {n}, {len(run.residual_path)} iterations, {len(m.merge().multiplicity)} distinct rows: "
+            f"{seconds:.2f} s, CPU {processor:.2f} s ({ours[1]:.2f} and {again[1]:.2f}); "
+            f"full decompositions {theirs[0]:.2f} s, CPU {theirs[1]:.2f} s; ratios "
+            f"{theirs[0] / seconds:.2f} and {theirs[1] / processor:.2f}; largest difference {difference:.1e}",
+            flush=True,
+        )
+
+
 def fitted(transform, n_clusters, labels, seed, dtype=None):
     """Labels of both final assignments from one refined matrix."""
     model = ge.LTA(n_clusters, transform=transform, random_state=seed, device="cpu", dtype=dtype).fit(labels)
@@ -154,13 +207,15 @@ def main():
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000])
     parser.add_argument("--transform", default="sample")
+    parser.add_argument("--decompositions", action="store_true", help="beside two full decompositions an iteration")
     parser.add_argument("--whole", type=int, default=1000, help="the transcription runs to its end up to this n")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--only", default="pool_")
     options = parser.parse_args()
-    quality(options) if options.data else speed(options)
+    timed = decompositions if options.decompositions else speed
+    quality(options) if options.data else timed(options)
 
 
 if __name__ == "__main__":

@@ -27,13 +27,21 @@ def is_definite(matrix: Array) -> Array:
 
 
 def inverse(matrix: Array) -> Callable[[Array], Array]:
-    """Return what multiplies with the inverse of a matrix.
+    """Return what multiplies with the inverse of a symmetric matrix; on the CPU a definite one takes half as long.
 
     On a device the inverse itself is made: it takes as long as three factors, and is then applied by plain products.
     """
     if device_of(matrix) != "cpu":
         made = namespace(matrix).linalg.inv(matrix)
         return lambda x: made @ x
-    getrf, getrs = get_lapack_funcs(("getrf", "getrs"), (matrix,))
+    potrf, potrs, getrf, getrs = get_lapack_funcs(("potrf", "potrs", "getrf", "getrs"), (matrix,))
+    diagonal = matrix.diagonal().copy()
+    factor, failed = potrf(matrix.T, overwrite_a=True, clean=False)
+    if not failed:
+        return lambda x: potrs(factor, x)[0]
+    xp = namespace(matrix)
+    upper = xp.triu(matrix, 1)  # the other half is overwritten
+    xp.add(upper, upper.T, out=matrix)
+    xp.fill_diagonal(matrix, diagonal)
     factors, pivots, _ = getrf(matrix.T, overwrite_a=True)
     return lambda x: getrs(factors, pivots, x, trans=1)[0]

@@ -1,7 +1,5 @@
 """LAPACK or cuSOLVER finds the eigenvectors of dense symmetric matrices."""
 
-import math
-
 from scipy.linalg import eigh
 
 from gpuensemble._array.devices import Array, device_of, namespace
@@ -30,12 +28,3 @@ def whole(matrix: Array) -> tuple[Array, Array]:
     if device_of(matrix) == "cpu":
         return eigh(matrix, driver="evd", check_finite=False)
     return namespace(matrix).linalg.eigh(matrix)
-
-
-def beyond(matrix: Array, bound: float, side: int) -> tuple[Array, Array]:
-    """Return the eigenvalues above a bound (side 1) or below it (side -1), ascending, and their eigenvectors.
-
-    LAPACK finds those only, in half the time if they are few. For the CPU.
-    """
-    ends = (bound, math.inf) if side > 0 else (-math.inf, bound)
-    return eigh(matrix, subset_by_value=ends, driver="evr", check_finite=False)

@@ -6,6 +6,7 @@ from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, on
 from gpuensemble._array.threads import over_spans
 from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
+from gpuensemble._kernels.cpu.slices import scaled
 from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._linear.symmetric import SymmetricSequence
 from gpuensemble._linear.thresholding import shrink_symmetric
@@ -36,6 +37,26 @@ def _from_slices(x: Array) -> None:
     one += two
     one *= 0.5
     namespace(x).subtract(one, two, out=two)
+
+
+def _to_scaled_slices(x: Array, root: Array) -> None:
+    """Put the sum and the difference, rows and columns multiplied by a root each, in the place of two matrices."""
+    if device_of(x) == "cpu":
+        scaled.to_slices(x, root)
+        return
+    _to_slices(x)
+    x *= root
+    x *= root[:, None]
+
+
+def _from_scaled_slices(x: Array, root: Array) -> None:
+    """Undo `_to_scaled_slices`."""
+    if device_of(x) == "cpu":
+        scaled.from_slices(x, root)
+        return
+    x /= root
+    x /= root[:, None]
+    _from_slices(x)
 
 
 def _shrink(x: Array, tau: float, multiplicity: Array | None) -> Array:
@@ -73,12 +94,10 @@ class SymmetricPairs:
 
     def begin(self, x: Array, tau: float) -> None:
         """Begin with a tensor, 2 x n x n, that `finish` will overwrite."""
-        _to_slices(x)
+        _to_scaled_slices(x, self.root)
 
         def task(first: int, last: int) -> None:
             for i in ORDER[first:last]:
-                x[i] *= self.root
-                x[i] *= self.root[:, None]
                 self.sequences[i].begin(x[i], tau)
 
         over_spans(2, 1, task, self._alone(x))
@@ -90,11 +109,9 @@ class SymmetricPairs:
         def task(first: int, last: int) -> None:
             for i in ORDER[first:last]:
                 norms[i] = self.sequences[i].finish(x[i], report[i * half : (i + 1) * half])
-                x[i] /= self.root
-                x[i] /= self.root[:, None]
 
         over_spans(2, 1, task, self._alone(x))
-        _from_slices(x)
+        _from_scaled_slices(x, self.root)
         return (norms[0] + norms[1]) / 2
 
 

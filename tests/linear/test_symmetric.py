@@ -7,10 +7,11 @@ from cudasim import standin
 from cudasim.tally import counted
 from gpuensemble import prox
 from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._kernels.cpu.slices import scaled
 from gpuensemble._linear import symmetric
 from gpuensemble._linear.definite import inverse, is_definite
 from gpuensemble._linear.orthonormal import orthonormal
-from gpuensemble._linear.symmetric import ABOVE, BELOW, Limits, SymmetricSequence
+from gpuensemble._linear.symmetric import SymmetricSequence
 
 N = 200
 SPECTRA = {  # for tau = 1
@@ -24,7 +25,7 @@ SPECTRA = {  # for tau = 1
 @pytest.fixture(autouse=True)
 def _blocks_of_any_size(monkeypatch):
     """Blocks are tried on the CPU, too, however small the matrices are."""
-    monkeypatch.setitem(symmetric.LIMITS, "cpu", Limits(0, {ABOVE: 8, BELOW: 8}, 8))
+    monkeypatch.setitem(symmetric.LIMITS, "cpu", symmetric.LIMITS["cuda"])
 
 
 def matrices(values, seed=0, n_steps=6, turn=1e-6):
@@ -69,6 +70,7 @@ STRANGERS = {  # an eigenvalue that the last matrix did not have, and where it i
     "below": ("few below", 0, 0.5),
     "far below 0, few below": ("few below", 0, -3.0),
     "below where there was none": ("all above", 3, 0.5),
+    "hardly below where there was none": ("all above", 3, 1 - 1e-7),
     "above where there was none": ("none", 3, 2.0),
     "far below 0 where there was none": ("none", 3, -2.0),
 }
@@ -111,6 +113,31 @@ def test_an_indefinite_matrix_has_a_full_decomposition(xp):
     assert (sequence.n_blocks, sequence.n_decompositions) == (0, 3)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_few_below_that_turn_steadily_need_less_and_less(xp, dtype):
+    """As tau falls the few fall with it, and their vectors turn by less each time, about one axis."""
+    rng = np.random.default_rng(0)
+    q = np.linalg.qr(rng.standard_normal((N, N)))[0]
+    axis = rng.standard_normal((N, N)) / N
+    sequence = SymmetricSequence(xp.zeros((N, N), dtype))
+    starts, tau, angle = [], 1.0, 1e-3
+    for _ in range(12):
+        q = np.linalg.qr(q + angle * (axis - axis.T) @ q)[0]
+        given = (q * np.concatenate([np.linspace(9, 4, N - 6), tau * np.linspace(0.9, 0.3, 6)])) @ q.T
+        x = xp.asarray(((given + given.T) / 2).astype(dtype))
+        sequence.begin(x, tau)
+        report = to_host(sequence.report).tolist()
+        starts.append(report[1])
+        sequence.finish(x, report)
+        close = 1e-11 if dtype == "float64" else 1e-4
+        np.testing.assert_allclose(to_host(x), expected(given, tau)[0], atol=close)
+        tau, angle = tau / 1.1, angle / 1.1
+    assert sequence.n_blocks >= 9
+    if dtype == "float64":
+        first, second, *_ = (start for start in starts if start)
+        assert second < first / 20  # the second block knows how the first one went
+
+
 @pytest.mark.parametrize(
     ("values", "launches", "flops"), [("few above", 400, 40), ("few below", 250, 12), ("all above", 30, 1)]
 )
@@ -137,11 +164,13 @@ def test_definite_matrices_are_told_from_others(xp):
             assert float(is_definite(xp.asarray(given - below * np.eye(N)))) == 0
 
 
-def test_an_inverse_is_one(xp):
+@pytest.mark.parametrize("shift", [0, 20], ids=["indefinite", "definite"])
+def test_an_inverse_is_one(xp, shift):
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((30, 30)), rng.standard_normal((30, 4))
-    found = inverse(xp.asarray(x + x.T))(xp.asarray(v))
-    np.testing.assert_allclose(to_host(found), np.linalg.solve(x + x.T, v), atol=1e-9)
+    x = x + x.T + shift * np.eye(30)
+    found = inverse(xp.asarray(x.copy()))(xp.asarray(v))
+    np.testing.assert_allclose(to_host(found), np.linalg.solve(x, v), atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -175,3 +204,26 @@ def test_both_slices_of_a_pair_are_those_of_the_prox(xp):
         norm = pairs.finish(x, to_host(pairs.report).tolist())
         assert float(norm) == pytest.approx(float(prox.tensor_nuclear_symmetric(plain, 1.0, copies)), rel=1e-9)
         np.testing.assert_allclose(to_host(x), plain, atol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_one_pass_makes_the_scaled_slices_bit_for_bit(dtype):
+    """On a device the same is done by one operation after the other."""
+    rng = np.random.default_rng(0)
+    given, root = rng.standard_normal((2, N, N)).astype(dtype), (rng.integers(1, 9, N) ** 0.5).astype(dtype)
+    x, plain = given.copy(), given.copy()
+    scaled.to_slices(x, root)
+    plain[0] += plain[1]
+    plain[1] *= -2
+    plain[1] += plain[0]
+    plain *= root
+    plain *= root[:, None]
+    np.testing.assert_array_equal(x, plain)
+    scaled.from_slices(x, root)
+    plain /= root
+    plain /= root[:, None]
+    plain[0] += plain[1]
+    plain[0] *= 0.5
+    np.subtract(plain[0], plain[1], out=plain[1])
+    np.testing.assert_array_equal(x, plain)
+    np.testing.assert_allclose(x, given, atol=1e-14 if dtype == "float64" else 1e-5)

@@ -9,7 +9,7 @@ import numpy as np
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import kernel
 
-SIDE = 32  # of a tile: the buffers of two tiles stay in the L1 cache
+SIDE = 96  # of a tile: its rows are long enough to be fetched ahead, and the buffers of two stay in the L2 cache
 PARTS = 4  # of the work, for each thread
 
 

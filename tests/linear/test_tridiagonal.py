@@ -1,0 +1,72 @@
+"""A symmetric matrix in tridiagonal form has its eigenvalues counted, and those asked for found, as LAPACK's are."""
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+
+from gpuensemble._kernels.cpu.slices.sturm import count_below
+from gpuensemble._linear import tridiagonal
+from gpuensemble._linear.tridiagonal import Tridiagonal
+
+N = 150
+SPECTRA = {
+    "apart": np.linspace(-3, 9, N),
+    "in clusters": np.repeat([-1.0, 0.0, 2.0, 2.0 + 1e-13, 5.0], N // 5),
+    "of low rank": np.concatenate([np.zeros(N - 4), [1, 2, 2, 30]]),
+    "zero": np.zeros(N),
+}
+
+
+def matrix(values, dtype="float64"):
+    q = np.linalg.qr(np.random.default_rng(0).standard_normal((len(values), len(values))))[0]
+    x = (q * values) @ q.T
+    return ((x + x.T) / 2).astype(dtype)
+
+
+@pytest.mark.parametrize("values", SPECTRA.values(), ids=SPECTRA)
+def test_eigenvalues_are_counted(values):
+    form = Tridiagonal(matrix(values))
+    for bound in (-5.0, -0.5, 1.3, 3.3, 40.0):
+        assert form.below(bound) == (values < bound).sum()
+
+
+@pytest.mark.parametrize("values", SPECTRA.values(), ids=SPECTRA)
+def test_an_eigenvalue_is_found_by_its_index(values):
+    form = Tridiagonal(matrix(values))
+    for index in (0, 1, N // 2, N - 1):
+        assert form.value(index) == pytest.approx(np.sort(values)[index], abs=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("values", SPECTRA.values(), ids=SPECTRA)
+@pytest.mark.parametrize(("first", "last"), [(0, 0), (0, 4), (N - 5, N), (20, 110), (0, N)])
+def test_pairs_are_those_of_the_matrix(values, first, last, dtype):
+    x = matrix(values, dtype)
+    given = x.copy()
+    found, vectors = Tridiagonal(x).pairs(first, last)
+    np.testing.assert_array_equal(x, given)
+    assert (found.dtype, vectors.dtype, vectors.shape) == (dtype, dtype, (N, last - first))
+    close = 2e-13 if dtype == "float64" else 1e-4
+    np.testing.assert_allclose(found, eigh(given.astype("float64"))[0][first:last], atol=close)
+    np.testing.assert_allclose(given @ vectors, vectors * found, atol=close)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(last - first), atol=close / 10)
+
+
+def test_vectors_found_one_by_one_are_orthogonal_to_the_last_bits(monkeypatch):
+    """LAPACK leaves deviations of the order of 1e-13 between near ones."""
+    monkeypatch.setattr(tridiagonal, "SHARE", 2)
+    _, vectors = Tridiagonal(matrix(np.linspace(1, 1 + 1e-3, N))).pairs(0, N // 3)
+    assert abs(vectors.T @ vectors - np.eye(N // 3)).max() < 1e-14
+
+
+def test_small_matrices_and_such_that_are_diagonal():
+    for n in (2, 3, 9):
+        values, vectors = Tridiagonal(np.diag(np.arange(n, 0.0, -1))).pairs(0, n)
+        np.testing.assert_allclose(values, np.arange(1.0, n + 1))
+        np.testing.assert_allclose(abs(vectors), np.eye(n)[:, ::-1])
+
+
+def test_a_term_of_a_sturm_sequence_that_vanishes_is_counted_once():
+    """The matrix (0, 1; 1, 0) has the eigenvalues -1 and 1, and its first term is 0."""
+    diagonal, squares = np.zeros(2), np.ones(1)
+    assert [count_below(diagonal, squares, bound) for bound in (-2.0, 0.0, 2.0)] == [0, 1, 2]
