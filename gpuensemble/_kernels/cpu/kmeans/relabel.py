@@ -74,7 +74,7 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     sums, starts = sums_for(n_threads, membership.offsets, n_clusters, rows.n_masses)
     shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift, span_of(n, n_threads))
     own = [((some, starts, anew), room_for(tiles, shortened)) for some in sums]
-    sharing.together(_relabel, shared, own)
+    sharing.led(_relabel, shared, own)
     total = sums[0] if n_threads == 1 else sums.sum(0)
     counts = total[starts[0] : starts[-1]].reshape(-1, n_clusters)
     return counts, total[2 : starts[0]].reshape(-1, n_clusters), total[:2]
@@ -102,6 +102,9 @@ def room_for(tiles, shortened):
 
 @kernel
 def _relabel(given, tables, shortened, rows, state, drift, span, counting, room, queue):
+    shared, own = sharing.borrowed(((given, tables, shortened, rows, state, drift), (counting, room, queue)))
+    given, tables, shortened, rows, state, drift = shared
+    counting, room, queue = own
     relabel_spans(given, tables, shortened, rows, state, drift, span, counting, room, queue)
 
 
@@ -251,11 +254,11 @@ def _add(given, rows, chosen, m, labels, n_clusters, sign, counting):
     multiplicity, step, width = rows.multiplicity, min(1, len(rows.multiplicity) - 1), np.uintp(n_clusters)
     spare = starts[len(starts) - 1]
     for j in range(m):
-        row, k, amount = codes[chosen[j]], np.uintp(labels[j]), sign * multiplicity[chosen[j] * step]
-        for i in range(len(row)):
-            cell = starts[i] + np.uintp(row[i]) * width + k
+        x, k, amount = np.uintp(chosen[j]), np.uintp(labels[j]), sign * multiplicity[chosen[j] * step]
+        for i in range(codes.shape[1]):
+            cell = starts[i] + np.uintp(codes[x, i]) * width + k
             if hole is not None:  # no branch on what no processor could foresee
-                cell = spare + np.uintp(row[i] != hole) * (cell - spare)
+                cell = spare + np.uintp(codes[x, i] != hole) * (cell - spare)
             sums[cell] += amount
     if rows.n_masses:
         _add_masses(given, rows, chosen, m, labels, n_clusters, sign, sums)
