@@ -92,8 +92,8 @@ def borrowed(typing, arguments):
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    if isinstance(kind, types.BaseTuple):
-        parts = [_uncounted(context, builder, kind[i], builder.extract_value(value, i)) for i in range(len(kind))]
+    if issubclass(type(kind), types.BaseTuple):
+        parts = [_uncounted(context, builder, part, builder.extract_value(value, i)) for i, part in enumerate(kind)]
         return context.make_tuple(builder, kind, parts)
     if not isinstance(kind, types.Array):
         return value
