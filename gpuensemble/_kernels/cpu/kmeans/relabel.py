@@ -152,17 +152,17 @@ def relabel_spans(given, tables, shortened, rows, state, drift, span, counting, 
 def _choose(state, drift, begin, end, chosen):
     """List the rows whose slack does not show that they stay; return how many there are."""
     labels, slack, bins, taken, rounding = state.labels, state.slack, state.bins, drift.taken, drift.rounding
-    m = 0
+    m = np.uintp(0)
     for x in range(np.uintp(begin), np.uintp(end)):
         edge = np.uintp(bins[x])
         chosen[m] = x
         if edge == NEW:
-            m += 1
+            m += np.uintp(1)
         else:
             left = (slack[x] - taken[edge, np.uintp(labels[x])]) * np.float32(SHRINK)
             slack[x] = left
-            m += not left > rounding[edge]  # NaN, where all costs are infinite, is not enough
-    return m
+            m += np.uintp(not left > rounding[edge])  # NaN, where all costs are infinite, is not enough
+    return np.intp(m)
 
 
 @inner
@@ -175,9 +175,9 @@ def _weigh(given, rows, bins, edges, chosen, m, weights):
             weights[j] = degrees[j]
     else:
         for j in range(m):
-            weights[j] = weight[chosen[j] * step]
+            weights[j] = weight[np.uintp(chosen[j] * step)]
     for j in range(m):
-        if bins[chosen[j]] == NEW:
+        if bins[np.uintp(chosen[j])] == NEW:
             low, high = 0, len(edges) - 2
             while low < high:
                 middle = (low + high + 1) // 2
@@ -217,15 +217,15 @@ def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, pla
     if len(of_parts) > 1:
         for j in range(m):
             add_short_parts(total_of_parts, j, of_parts, codes, chosen[j], hole)
-    left, last, rounding = 0, (1 << bits) - 1, drift.rounding
+    left, last, rounding = np.uintp(0), (1 << bits) - 1, drift.rounding
     for j in range(m):
         weight = np.float32(weights[j])
         least, second = two_least(total, j, base, parts, weight, bits, total_of_parts, np.float32(ratio), hole)
         best[j] = least & last
         margin[j] = ((second >> bits) - (least >> bits) - (error + weights[j] * part_error)) * unit
         places[left] = j
-        left += not margin[j] > rounding[bins[chosen[j]]]
-    return left
+        left += np.uintp(not margin[j] > rounding[bins[np.uintp(chosen[j])]])
+    return np.intp(left)
 
 
 @inner
@@ -235,15 +235,16 @@ def _settle(state, rounding, chosen, m, best, margin, old):
     The rows that moved come first in `chosen`, with the labels that they had and have; return how many there are.
     """
     labels, slack, bins = state.labels, state.slack, state.bins
-    moved = 0
+    moved = np.uintp(0)
     for j in range(m):
-        x, label = chosen[j], best[j]
+        x, label = np.uintp(chosen[j]), best[j]
         left = (margin[j] - rounding[bins[x]]) * SHRINK
+        before = labels[x]
         slack[x] = np.float32(LARGEST if left > LARGEST else left)  # a NaN stays one
-        chosen[moved], old[moved], best[moved] = x, labels[x], label
-        moved += labels[x] != label
         labels[x] = label
-    return moved
+        chosen[moved], old[moved], best[moved] = x, before, label
+        moved += np.uintp(before != label)
+    return np.intp(moved)
 
 
 @inner
