@@ -18,40 +18,58 @@ def coded(labels):
         return None
     if labels.dtype.kind not in "iu" or labels.dtype == np.uint64 or not labels.dtype.isnative:
         return None
-    labels, (n, r) = np.ascontiguousarray(labels), labels.shape
-    seen = _seen(labels, min(WIDEST, CELLS // r))
-    if seen is None or not seen[:, 1:].any(axis=1).all():
+    labels = np.ascontiguousarray(labels)
+    width = min(WIDEST, CELLS // labels.shape[1])
+    found = _looked_at(labels, width) if labels.size < LARGE else _read(labels, width)
+    if found is None:
+        return None
+    seen, codes = found
+    if not seen[:, 1:].any(axis=1).all():
         return None
     widths, complete = seen[:, 1:].sum(axis=1), not seen[:, 0].any()
     dtype = code_dtype(int(widths.max()))
-    places = (np.cumsum(seen, axis=1) - seen[:, :1] - 1).astype(dtype)
-    places[:, 0] = np.array(-1).astype(dtype)
-    codes = np.empty((n, r), dtype)
-    if labels.size < LARGE:
-        codes[:] = places[np.arange(r), labels.astype(np.intp) + 1]
-        if not complete and (labels < 0).all(axis=1).any():
-            return None
-    elif not _over_rows(n, lambda first, last: _look_up(labels, places, codes, first, last)):
-        return None
     values = [np.flatnonzero(row[1:]).astype(labels.dtype) for row in seen]
+    if codes.dtype != dtype or any(len(some) and some[-1] >= len(some) for some in values):
+        codes = _renumbered(codes, seen, dtype)
     return Coded(codes, widths.astype("int64"), complete), values
 
 
-def _seen(labels, width):
-    """Tell which labels each partition has, the hole, then those from 0 on; None if they are more than `width`."""
-    r = labels.shape[1]
-    if labels.size < LARGE:
-        low, high = int(labels.min()), int(labels.max())
-        if low < -1 or high + 1 >= width:
+def _looked_at(labels, width):
+    """Do `_read` for a few labels by NumPy."""
+    r, low, high = labels.shape[1], int(labels.min()), int(labels.max())
+    if low < -1 or high + 1 >= width or (low < 0 and (labels < 0).all(axis=1).any()):
+        return None
+    seen = np.zeros((r, high + 2), np.bool_)
+    seen[np.arange(r), labels.astype(np.intp) + 1] = True
+    return seen, labels.astype(code_dtype(max(high + 1, 1)))
+
+
+def _read(labels, width):
+    """Tell which labels each partition has, the hole, then those from 0 on, and copy labels as if they were codes.
+
+    It returns None if they are more than `width`, or if a row has none.
+    """
+    n, r = labels.shape
+    for rows in (labels[:: max(1, n // SAMPLE)], labels):  # a sample mostly has the largest label
+        beyond = min(width - 1, max(int(rows.max()) + 1, 1))
+        if beyond < 1:
             return None
-        seen = np.zeros((r, high + 2), np.bool_)
-        seen[np.arange(r), labels.astype(np.intp) + 1] = True
-        return seen
-    for rows in (labels[:: max(1, len(labels) // SAMPLE)], labels):  # a sample mostly has the largest label
-        seen = np.zeros((r, min(width, max(int(rows.max()) + 2, 2))), np.bool_)
-        if seen.size and _over_rows(len(labels), lambda first, last, seen=seen: _mark(labels, seen, first, last)):
-            return seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]]
+        seen, codes = np.zeros((r, beyond + 1), np.bool_), np.empty((n, r), code_dtype(beyond))
+        if _over_rows(n, lambda first, last, seen=seen, codes=codes: _copy(labels, seen, codes, first, last)):
+            return seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]], codes
     return None
+
+
+def _renumbered(labels, seen, dtype):
+    """Number the labels that each partition has; a hole has all bits set."""
+    places = (np.cumsum(seen, axis=1) - seen[:, :1] - 1).astype(dtype)
+    places[:, 0] = np.array(-1).astype(dtype)
+    codes = np.empty(labels.shape, dtype)
+    if labels.size < LARGE:
+        codes[:] = places[np.arange(labels.shape[1]), (labels + labels.dtype.type(1)).astype(np.intp)]
+    else:
+        _over_rows(len(labels), lambda first, last: _look_up(labels, places, codes, first, last))
+    return codes
 
 
 def _over_rows(n, task):
@@ -63,29 +81,29 @@ def _over_rows(n, task):
 
 
 @kernel
-def _mark(labels, seen, first, last):
-    """Mark the labels of some rows; return whether all are small and none is below -1."""
-    beyond = seen.shape[1] - 1
+def _copy(labels, seen, codes, first, last):
+    """Copy labels of some rows, and mark them; return whether all are small, none is below -1, and no row is empty."""
+    r, beyond = labels.shape[1], seen.shape[1] - 1
     for x in range(first, last):
-        for i in range(labels.shape[1]):
+        low, high = np.int64(0), np.int64(-1)
+        for i in range(r):
             label = np.int64(labels[x, i])
-            if label >= beyond or label < -1:
-                return False
-            if not seen[i, label + 1]:  # most are: other threads read what nobody writes to
-                seen[i, label + 1] = True
+            low, high = min(low, label), max(high, label)
+            codes[x, i] = label
+        if low < -1 or high >= beyond or high < 0:
+            return False
+        for i in range(r):
+            place = np.uintp(np.int64(labels[x, i]) + 1)
+            if not seen[i, place]:  # most are: other threads read what nobody writes to
+                seen[i, place] = True
     return True
 
 
 @kernel
 def _look_up(labels, places, codes, first, last):
-    """Find the codes of some rows; return whether each has a label."""
+    """Find the codes of some rows of labels that were copied as codes."""
+    one = labels.dtype.type(1)
     for x in range(first, last):
-        n_holes = 0
         for i in range(labels.shape[1]):
-            label = np.int64(labels[x, i])
-            codes[x, i] = places[i, label + 1]
-            if label < 0:
-                n_holes += 1
-        if n_holes == labels.shape[1]:
-            return False
+            codes[x, i] = places[i, labels.dtype.type(labels[x, i] + one)]
     return True

@@ -58,6 +58,7 @@ class Cache:
     identity of what the value was made with, and the value.
     """
 
+    degrees: tuple[int, Any] | None = None  # _kmeans.labels.costs: until what is known of rows is made of them
     rows: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: what a method knows of each row
     slacks: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: labels and slacks
     distances: tuple[int, Any] | None = None  # _kmeans.labels.seeding: to the rows that were chosen so far
@@ -95,6 +96,12 @@ class Block:
         """Return the cached value if it was made with that identity, else None."""
         entry = getattr(self.cache, name)
         return entry[1] if entry is not None and entry[0] == identity else None
+
+    def taken(self, name: str, identity: int) -> Any:
+        """Return what `recalled` does, which is then no longer cached."""
+        found = self.recalled(name, identity)
+        setattr(self.cache, name, None)
+        return found
 
     def kept(self, name: str, identity: int, make: Callable[[], Any]) -> Any:
         """Return the cached value, or what `make` makes, which is cached where there is memory for it."""

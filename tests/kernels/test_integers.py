@@ -51,6 +51,23 @@ def test_codes_are_as_narrow(high):
     same(labels)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_labels_that_are_codes_already_are_copied(dtype):
+    """The caller may change his table, and the codes stay."""
+    labels = (np.arange(300).reshape(60, 5) % 4).astype(dtype)
+    same(labels)
+    found, _ = integers.coded(labels)
+    labels[:] = 0
+    assert found.codes.max() == 3
+
+
+def test_a_label_that_the_sample_lacks(monkeypatch):
+    monkeypatch.setattr(integers, "SAMPLE", 2)
+    labels = table()
+    labels[0] = labels[30] = 0
+    same(labels)
+
+
 def test_any_layout():
     same(np.asfortranarray(table()))
     same(table()[::-1, ::2])

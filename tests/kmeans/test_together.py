@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from gpuensemble._array import threads
+from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cpu.kmeans import relabel, sharing
 from gpuensemble._kmeans.labels import labellings, lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting
 from gpuensemble._tables import blocks
-from support import membership, random_codes
+from support import membership, onehot, random_codes
 
 N, K, WIDTHS = 1500, 6, np.array([5, 9, 2, 7, 30])
 
@@ -89,12 +90,35 @@ def test_threads_that_come_and_go_change_nothing(spread):
     assert all(run_of(problem) == expected for _ in range(40))
 
 
+@pytest.mark.parametrize("worth", [0, 10**9])
+@pytest.mark.parametrize("holes", [0, 0.3])
+def test_threads_count_rows_or_partitions(spread, monkeypatch, holes, worth):
+    """With cells of their own, or each in partitions of its own."""
+    monkeypatch.setattr(cpu, "INLINE", 1)
+    monkeypatch.setattr(cpu, "SPAN", 100)
+    monkeypatch.setattr(cpu, "WORTH", worth)
+    rng = np.random.default_rng(0)
+    codes, labels = random_codes(rng, N, WIDTHS, holes), rng.integers(0, K, N).astype("int32")
+    m = membership(np, codes, WIDTHS)
+    weight, mass = rng.integers(0, 9, (2, N))
+    dense = onehot(codes, WIDTHS).astype("int64")
+    labelled = np.eye(K, dtype="int64")[labels]
+    seen = (m.codes != 255).astype("int64")
+    for number in (1, 2, 5):
+        spread(number)
+        np.testing.assert_array_equal(cpu.count(m, labels, weight, K), (dense.T * weight) @ labelled)
+        counts, masses = cpu.count_masses(m, labels, None, mass, K)
+        np.testing.assert_array_equal(counts, dense.T @ labelled)
+        np.testing.assert_array_equal(masses, (seen.T * mass) @ labelled)
+
+
 def test_nobody_waits_for_a_thread_that_is_busy_elsewhere(spread):
     problem = problem_of("SEC", 0)
     expected = run_of(problem)
     pool, free = spread(3), threading.Event()
     busy = [pool.submit(free.wait) for _ in range(3)]
     assert run_of(problem) == expected  # would never end
+    assert problem.table.block.m.sizes().sum() == N * len(WIDTHS)
     free.set()
     assert all(one.result() for one in busy)
 

@@ -11,12 +11,14 @@ import numpy as np
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.kmeans import screening, sharing
 from gpuensemble._kernels.cpu.rows import GROUP, assign_rows, decode
 from gpuensemble._kernels.cpu.tiles import LINE, SUMS, aligned, shape_of_tiles, sums_of, tiled
 from gpuensemble._kernels.cpu.vector import add_rows, add_to_rows
 
 SPAN = 8192  # rows that a thread takes at a time
 INLINE = 1 << 16  # fewer codes than this are not worth a second thread
+WORTH = 4  # labels that are counted for each cell of a thread
 
 
 def gather_sum(membership, table):
@@ -42,16 +44,27 @@ def assign(membership, table, per_partition, weight):
     labels = np.empty(n, np.int32)
     costs, seconds = np.empty(n, table.dtype), np.empty(n, table.dtype)
     weight = np.ones(1, table.dtype) if weight is None else weight
-    tiles, parts = tiled(table), tiled(per_partition)
-    arguments = (*codes_of(membership), tiles, parts, weight, n_columns, labels, costs, seconds)
-    over_spans(
-        membership, n, SPAN, lambda first, last: _assign(*arguments, sums_of(tiles), sums_of(tiles), first, last)
-    )
-    return labels, costs, seconds
+    results, given = (labels, costs, seconds), codes_of(membership)
+    whole = tiles, _ = tiled(table), tiled(per_partition)
+    shortened = screening.shortened(membership, table, per_partition, weight)
+    cells = None if shortened is None else tuple(map(screening.cells_of, (table, per_partition)))
+
+    def task(first, last):
+        room = sums_of(tiles), sums_of(tiles)
+        if shortened is None:
+            _assign(*given, *whole, weight, n_columns, *results, *room, first, last)
+        else:
+            totals = screening.room_for(shortened)
+            screening.assign_screened(
+                given, whole, cells, shortened, weight, n_columns, results, totals, room, first, last
+            )
+
+    over_spans(membership, n, SPAN, task)
+    return results
 
 
 def count(membership, labels, weight, n_clusters):
-    """Count H.T @ diag(weight) @ onehot(labels), integers. A thread owns whole partitions: no two write to one cell."""
+    """Count H.T @ diag(weight) @ onehot(labels), integers."""
     weight = np.ones(1, np.int64) if weight is None else weight
     return _counted(membership, labels, weight, weight, n_clusters)[: membership.n_columns]
 
@@ -69,12 +82,24 @@ def count_masses(membership, labels, weight, mass, n_clusters):
 
 
 def _counted(membership, labels, weight, spare, n_clusters):
-    """Return the cells of `count`, then those of holes: the sum of `spare` over each partition's holes, by label."""
-    n_rows = membership.n_columns + (0 if membership.complete else membership.codes.shape[1])
-    out = np.zeros((n_rows, n_clusters), np.int64)
-    arguments = (*codes_of(membership), labels, weight, spare, n_clusters, out.reshape(-1))
-    over_spans(membership, membership.codes.shape[1], 8, lambda first, last: _count(*arguments, first, last))
-    return out
+    """Return the cells of `count`, then those of holes: the sum of `spare` over each partition's holes, by label.
+
+    A thread has cells of its own for the rows that it takes. Where these would be too many beside the labels, it owns
+    whole partitions, so that no two write to one cell.
+    """
+    (n, r), given = membership.codes.shape, codes_of(membership)
+    size = (membership.n_columns + (0 if membership.complete else r)) * n_clusters
+    n_threads = sharing.n_threads(n * r, INLINE)
+    if n * r >= WORTH * n_threads * size:
+        cells = sharing.apart(n_threads, size)
+        shared = (given, (labels, weight, spare), n_clusters, threads.even_span(n, SPAN))
+        sharing.led(_count_rows, shared, [(some,) for some in cells])
+        total = cells[0] if n_threads == 1 else cells.sum(0)
+    else:
+        total = np.zeros(size, np.int64)
+        arguments = (given, (labels, weight, spare), n_clusters, total, 0, n)
+        over_spans(membership, r, 8, lambda first, last: _count(*arguments, first, last))
+    return total[:size].reshape(-1, n_clusters)
 
 
 def scatter_add(membership, rows, segment_rows):
@@ -197,11 +222,25 @@ def _assign(codes, hole, offsets, tiles, parts, weight, n_columns, labels, costs
 
 
 @kernel
-def _count(codes, hole, offsets, labels, weight, spare, n_clusters, cells, first, last):
-    """Count; a hole has a cell of its own, so that it costs no branch, which no processor could foresee."""
+def _count_rows(given, rows, n_clusters, span, cells, queue):
+    given, rows, cells, queue = sharing.borrowed((given, rows, cells, queue))
+    n, r = given[0].shape
+    begin = sharing.next_span(queue, span)
+    while begin < n:
+        _count(given, rows, n_clusters, cells, begin, min(n, begin + span), 0, r)
+        begin = sharing.next_span(queue, span)
+
+
+@kernel
+def _count(given, rows, n_clusters, cells, begin, end, first, last):
+    """Count rows begin .. end - 1 in partitions first .. last - 1.
+
+    A hole has a cell of its own, so that it costs no branch, which no processor could foresee.
+    """
+    (codes, hole, offsets), (labels, weight, spare) = given, rows
     step, spare_step = min(1, len(weight) - 1), min(1, len(spare) - 1)  # 0: one for all
     beyond, width = offsets[-1], np.uintp(n_clusters)
-    for x in range(len(codes)):
+    for x in range(np.uintp(begin), np.uintp(end)):
         label, amount, other = np.uintp(labels[x]), weight[x * step], spare[x * spare_step]
         if hole is None:
             for i in range(first, last):

@@ -30,8 +30,10 @@ def add_rows(typing, total, y, table, chosen, m):
 
     def body(emit, total, y, table, chosen, m):
         def of_width(width):
+            rows = table.of_lines(width)
+
             def one(j, sums):
-                row = emit.load(table, emit.entry(chosen, j), width)
+                row = emit.load(rows, emit.entry(chosen, j), width)
                 return [emit.add(s, v) for s, v in zip(sums, row, strict=True)]
 
             emit.store(total, y, emit.loop(m, emit.load(total, y, width), one))
@@ -47,12 +49,12 @@ def add_to_rows(typing, table, chosen, m, addend):
 
     def body(emit, table, chosen, m, addend):
         def of_width(width):
-            terms = emit.load(addend, FIRST, width)
+            rows, terms = table.of_lines(width), emit.load(addend, FIRST, width)
 
             def one(j, _):
                 c = emit.entry(chosen, j)
-                row = emit.load(table, c, width)
-                emit.store(table, c, [emit.add(v, t) for v, t in zip(row, terms, strict=True)])
+                row = emit.load(rows, c, width)
+                emit.store(rows, c, [emit.add(v, t) for v, t in zip(row, terms, strict=True)])
                 return []
 
             emit.loop(m, [], one)
@@ -183,6 +185,10 @@ class _Array(NamedTuple):
     length: Value  # of a row
     line: Any  # the type of a vector of its entries
     size: int = LINE  # bytes of a vector
+
+    def of_lines(self, width: int) -> "_Array":
+        """Return the same array, whose rows are known to have so many lines: their places need no product."""
+        return self._replace(length=ir.Constant(WORD, width * self.line.count))
 
     def halved(self) -> "_Array":
         """Return the same array in vectors of half a line."""

@@ -59,6 +59,9 @@ class Costs(Protocol):
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
         """Work out what the method knows of each row; the constant comes on demand."""
 
+    def rows_of_block(self, block: Block) -> Rows:
+        """Work out what the method knows of each row of a block."""
+
     def priced(self, statistics: Statistics, summed: bool, total: float = 0.0) -> Priced:
         """Make the table of what each cluster costs; with `summed` the per-partition costs are one row.
 
@@ -84,6 +87,17 @@ class Pricing(NamedTuple):
 
 
 @dataclass(eq=False)
+class Sizes(Lasting):
+    """These are the sizes of clusters, which make the degrees of rows."""
+
+    sizes: Any  # e_c |c| of each column, in units of e_c
+
+    def degrees(self, m: Membership) -> Array:
+        """Return the degree of each row."""
+        return m.gather_sum(self.sizes)[:, 0]
+
+
+@dataclass(eq=False)
 class SECCosts(Lasting):
     """SEC is weighted k-means of the rows b(x) / w(x) with weights w(x): Theorem 1 of SEC, with holes Theorem 6.
 
@@ -94,7 +108,7 @@ class SECCosts(Lasting):
     widths: Any
     dtype: str
     of_column: Any  # mu_i e_c of each column
-    sizes: Any  # e_c |c| of each column, in units of e_c
+    clusters: "Sizes"
     unit: float  # of degrees and masses
     shift: int  # bits that degrees lose, since a sum in 62 bits could not hold them
     scale: float  # of tables: a power of two that keeps them near 1, so that no sum is subnormal or infinite
@@ -114,17 +128,30 @@ class SECCosts(Lasting):
         mass = sum(map(operator.mul, weighted[:, 0].tolist(), count[:, 0].tolist()))  # the sum of all degrees
         shift = max(0, mass.bit_length() - 61)
         unit *= 2.0**shift
-        least, largest = zip(*table.each(_extremes, weighted), strict=True)
+        clusters = Sizes(weighted)
+        least, largest = zip(*table.each(_extremes, clusters), strict=True)
         scale = 2.0 ** math.frexp(max(1.0, float(min(least))) * unit)[1] * _near_one(of_column)
         ends = (_shifted(np.array([degree]), shift).astype(dtype) for degree in (min(least), max(largest)))
         low, high = (float(end[0]) for end in ends)
-        return cls(table.widths, dtype, of_column, weighted, unit, shift, scale, (low, high))
+        return cls(table.widths, dtype, of_column, clusters, unit, shift, scale, (low, high))
 
-    def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
+    @property
+    def sizes(self) -> Any:
+        """Return e_c |c| of each column."""
+        return self.clusters.sizes
+
+    def rows_of_block(self, block: Block) -> Rows:
+        """Work out the same for a block, whose degrees may be known."""
+        known = block.taken("degrees", self.clusters.identity)
+        return self.rows(block.m, block.multiplicity, known=known)
+
+    def rows(
+        self, m: Membership, multiplicity: Array | None = None, constant: bool = True, known: Array | None = None
+    ) -> Rows:
         """Work out degrees, masses and constants of any rows; degrees come from the sizes of the clusters at `fit`."""
-        degrees = _shifted(m.gather_sum(self.sizes)[:, 0], self.shift)
+        degrees = _shifted(self.clusters.degrees(m) if known is None else known, self.shift)
         mass = degrees if multiplicity is None else degrees * multiplicity
-        left_out = m.gather_sum(self.of_column)[:, 0] * (self.scale / self.unit) / degrees if constant else None
+        left_out = _of_labels(m, self.of_column) * (self.scale / self.unit) / degrees if constant else None
         return Rows(multiplicity, mass, degrees.astype(self.dtype), left_out)
 
     def priced(self, statistics: Statistics, summed: bool, total: float = 0.0) -> Priced:
@@ -183,8 +210,12 @@ class KCCCosts(Lasting):
     def rows(self, m: Membership, multiplicity: Array | None = None, constant: bool = True) -> Rows:
         """Give all rows equal weights; the constant is the weight of a row's labels, 0 for the entropy utility."""
         of_column = self.of_column * (self.scale * (self.utility != "entropy"))
-        left_out = m.gather_sum(of_column)[:, 0] if constant else None
+        left_out = _of_labels(m, of_column) if constant else None
         return Rows(multiplicity, None, None, left_out)
+
+    def rows_of_block(self, block: Block) -> Rows:
+        """Give the rows of a block equal weights."""
+        return self.rows(block.m, block.multiplicity)
 
     def priced(self, statistics: Statistics, summed: bool, total: float = 0.0) -> Priced:
         """Make tables of costs; nothing is per partition, since all weights are 1.
@@ -257,10 +288,18 @@ def _near_one(weights: Any) -> float:
     return 2.0 ** (1 - math.frexp(largest)[1]) if largest > 0 else 1.0
 
 
-def _extremes(block: Block, of_clusters: Any) -> tuple[int, int]:
+def _extremes(block: Block, clusters: Sizes) -> tuple[int, int]:
     """Return the least and the largest degree of the rows of a block."""
-    degrees = block.m.gather_sum(of_clusters)[:, 0]
+    degrees = block.kept("degrees", clusters.identity, lambda: clusters.degrees(block.m))
     return int(degrees.min()), int(degrees.max())
+
+
+def _of_labels(m: Membership, of_column: Any) -> Array:
+    """Add up what the labels of each row count, C x 1; where all of a partition count the same, one row tells it."""
+    first = np.cumsum(m.widths) - m.widths
+    if m.complete and bool((of_column[first].repeat(m.widths, axis=0) == of_column).all()):
+        return m.take(slice(0, 1)).gather_sum(of_column)[:, 0].repeat(len(m.codes))
+    return m.gather_sum(of_column)[:, 0]
 
 
 def _shifted(degrees: Array, shift: int) -> Array:

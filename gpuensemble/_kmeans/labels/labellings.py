@@ -77,7 +77,7 @@ class Renumbered(Lasting):
 
 def rows_of(block: Block, costs: Costs) -> Rows:
     """Return what the method knows of the block's rows; it is kept where there is memory."""
-    return block.kept("rows", costs.identity, lambda: costs.rows(block.m, block.multiplicity))
+    return block.kept("rows", costs.identity, lambda: costs.rows_of_block(block))
 
 
 def equal_rows(codes: Array, row: tuple[int, ...]) -> Array:

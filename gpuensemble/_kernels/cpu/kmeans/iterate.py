@@ -15,6 +15,9 @@ from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.tiles import tiled
 
 PRICE, ROUND, RELABEL = range(3)
+SHARES = (
+    4  # of the partitions for each thread: a call for each partition would count references, of all threads at once
+)
 
 
 class Method(NamedTuple):
@@ -121,6 +124,7 @@ def _room_for(r: int, statistics: tuple, tables: tuple, sums: Any) -> _Room:
 @kernel
 def _iterate(task, limits, known, facts, me, own, control):
     """Lead, as the first thread, and return the number of iterations; or help, and return whether to come again."""
+    task, facts, own, control = sharing.borrowed((task, facts, own, control))
     room = task[2]
     phase, job = np.int64(0), np.int64(PRICE)
     if me == 0:
@@ -152,13 +156,16 @@ def _work(job, task, me, own, control):
         units, counting = _with_numbers(shortened, room.numbers), (room.sums[me], starts, room.turn[1] > 0)
         relabel.relabel_spans(given, tables, units, rows, state, drift, span, counting, own, control)
     else:
-        i = sharing.next_span(control, 1)
-        while i < len(method.of_partition):
+        r = len(method.of_partition)
+        some = 1 + (r - 1) // (SHARES * len(room.sums))
+        first = sharing.next_span(control, some)
+        while first < r:
+            last = min(r, first + some)
             if job == PRICE:
-                _price(method, room, starts, given[2], i)
+                _price(method, room, starts, given[2], first, last)
             else:
-                _round(room, shortened.table, given[2], i)
-            i = sharing.next_span(control, 1)
+                _round(room, shortened.table, given[2], first, last)
+            first = sharing.next_span(control, some)
 
 
 @inlined
@@ -186,18 +193,18 @@ def _with_numbers(shortened, numbers):
 
 
 @inlined
-def _price(method, room, starts, offsets, i):
-    """Add up what threads have counted in a partition, and make its tables of costs."""
+def _price(method, room, starts, offsets, first, last):
+    """Add up what threads have counted in partitions first .. last - 1, and make their tables of costs."""
     t, anew = room.turn[0], room.turn[1]
     counts, masses, table = room.counts[t % 3], room.masses[t % 3], room.tables[(t + 1) % 2]
     if t > 0:
-        before, n_clusters, begin = room.counts[(t - 1) % 3], counts.shape[1], np.int64(starts[i])
-        for c in range(offsets[i], offsets[i + 1]):
+        before, n_clusters = room.counts[(t - 1) % 3], counts.shape[1]
+        for c in range(offsets[first], offsets[last]):
             for k in range(n_clusters):
                 counts[c, k] = 0 if anew else before[c, k]
         for me in range(len(room.sums)):
-            counted, at = room.sums[me], begin
-            for c in range(offsets[i], offsets[i + 1]):
+            counted, at = room.sums[me], np.int64(starts[first])
+            for c in range(offsets[first], offsets[last]):
                 for k in range(n_clusters):
                     counts[c, k] += counted[at + k]
                     counted[at + k] = 0
@@ -215,20 +222,20 @@ def _price(method, room, starts, offsets, i):
         room.parts,
         room.terms,
         room.seen,
-        i,
-        i + 1,
+        first,
+        last,
     )
-    pricing.find_changes(room.tables[t % 2], table, offsets, room.low, room.high, room.size, i, i + 1)
-    room.widest[i] = short.find_middles(table, offsets, method.complete, room.middle, i, i + 1)
+    pricing.find_changes(room.tables[t % 2], table, offsets, room.low, room.high, room.size, first, last)
+    room.widest[first:last] = short.find_middles(table, offsets, method.complete, room.middle, first, last)
 
 
 @inlined
-def _round(room, table, offsets, i):
-    """Copy the costs of a partition into tiles, and round them to 16 bits."""
+def _round(room, table, offsets, first, last):
+    """Copy the costs of partitions first .. last - 1 into tiles, and round them to 16 bits."""
     costs = room.tables[(room.turn[0] + 1) % 2]
-    _tile(costs, room.tiles, offsets[i], offsets[i + 1])
+    _tile(costs, room.tiles, offsets[first], offsets[last])
     if room.numbers[2] < np.inf:
-        short.round_partitions(costs, room.middle, offsets, room.numbers[0], table, i, i + 1)
+        short.round_partitions(costs, room.middle, offsets, room.numbers[0], table, first, last)
 
 
 @inlined
@@ -286,8 +293,8 @@ def _tile(table, tiles, first, last):
     """Copy some rows of a table into its tiles."""
     n_tiles, _, width = tiles.shape
     for tile in range(n_tiles):
-        low = tile * width
-        some = min(width, table.shape[1] - low)
+        low = np.uintp(tile * width)
+        some = np.uintp(min(width, table.shape[1] - tile * width))
         for c in range(first, last):
             for k in range(some):
                 tiles[tile, c, k] = table[c, low + k]

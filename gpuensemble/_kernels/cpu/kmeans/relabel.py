@@ -74,7 +74,7 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     sums, starts = sums_for(n_threads, membership.offsets, n_clusters, rows.n_masses)
     shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift, span_of(n, n_threads))
     own = [((some, starts, anew), room_for(tiles, shortened)) for some in sums]
-    sharing.together(_relabel, shared, own)
+    sharing.led(_relabel, shared, own)
     total = sums[0] if n_threads == 1 else sums.sum(0)
     counts = total[starts[0] : starts[-1]].reshape(-1, n_clusters)
     return counts, total[2 : starts[0]].reshape(-1, n_clusters), total[:2]
@@ -102,6 +102,9 @@ def room_for(tiles, shortened):
 
 @kernel
 def _relabel(given, tables, shortened, rows, state, drift, span, counting, room, queue):
+    shared, own = sharing.borrowed(((given, tables, shortened, rows, state, drift), (counting, room, queue)))
+    given, tables, shortened, rows, state, drift = shared
+    counting, room, queue = own
     relabel_spans(given, tables, shortened, rows, state, drift, span, counting, room, queue)
 
 
@@ -149,17 +152,17 @@ def relabel_spans(given, tables, shortened, rows, state, drift, span, counting, 
 def _choose(state, drift, begin, end, chosen):
     """List the rows whose slack does not show that they stay; return how many there are."""
     labels, slack, bins, taken, rounding = state.labels, state.slack, state.bins, drift.taken, drift.rounding
-    m = 0
+    m = np.uintp(0)
     for x in range(np.uintp(begin), np.uintp(end)):
         edge = np.uintp(bins[x])
         chosen[m] = x
         if edge == NEW:
-            m += 1
+            m += np.uintp(1)
         else:
             left = (slack[x] - taken[edge, np.uintp(labels[x])]) * np.float32(SHRINK)
             slack[x] = left
-            m += not left > rounding[edge]  # NaN, where all costs are infinite, is not enough
-    return m
+            m += np.uintp(not left > rounding[edge])  # NaN, where all costs are infinite, is not enough
+    return np.intp(m)
 
 
 @inner
@@ -172,9 +175,9 @@ def _weigh(given, rows, bins, edges, chosen, m, weights):
             weights[j] = degrees[j]
     else:
         for j in range(m):
-            weights[j] = weight[chosen[j] * step]
+            weights[j] = weight[np.uintp(chosen[j] * step)]
     for j in range(m):
-        if bins[chosen[j]] == NEW:
+        if bins[np.uintp(chosen[j])] == NEW:
             low, high = 0, len(edges) - 2
             while low < high:
                 middle = (low + high + 1) // 2
@@ -214,15 +217,15 @@ def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, pla
     if len(of_parts) > 1:
         for j in range(m):
             add_short_parts(total_of_parts, j, of_parts, codes, chosen[j], hole)
-    left, last, rounding = 0, (1 << bits) - 1, drift.rounding
+    left, last, rounding = np.uintp(0), (1 << bits) - 1, drift.rounding
     for j in range(m):
         weight = np.float32(weights[j])
         least, second = two_least(total, j, base, parts, weight, bits, total_of_parts, np.float32(ratio), hole)
         best[j] = least & last
         margin[j] = ((second >> bits) - (least >> bits) - (error + weights[j] * part_error)) * unit
         places[left] = j
-        left += not margin[j] > rounding[bins[chosen[j]]]
-    return left
+        left += np.uintp(not margin[j] > rounding[bins[np.uintp(chosen[j])]])
+    return np.intp(left)
 
 
 @inner
@@ -232,15 +235,16 @@ def _settle(state, rounding, chosen, m, best, margin, old):
     The rows that moved come first in `chosen`, with the labels that they had and have; return how many there are.
     """
     labels, slack, bins = state.labels, state.slack, state.bins
-    moved = 0
+    moved = np.uintp(0)
     for j in range(m):
-        x, label = chosen[j], best[j]
+        x, label = np.uintp(chosen[j]), best[j]
         left = (margin[j] - rounding[bins[x]]) * SHRINK
+        before = labels[x]
         slack[x] = np.float32(LARGEST if left > LARGEST else left)  # a NaN stays one
-        chosen[moved], old[moved], best[moved] = x, labels[x], label
-        moved += labels[x] != label
         labels[x] = label
-    return moved
+        chosen[moved], old[moved], best[moved] = x, before, label
+        moved += np.uintp(before != label)
+    return np.intp(moved)
 
 
 @inner
@@ -251,11 +255,11 @@ def _add(given, rows, chosen, m, labels, n_clusters, sign, counting):
     multiplicity, step, width = rows.multiplicity, min(1, len(rows.multiplicity) - 1), np.uintp(n_clusters)
     spare = starts[len(starts) - 1]
     for j in range(m):
-        row, k, amount = codes[chosen[j]], np.uintp(labels[j]), sign * multiplicity[chosen[j] * step]
-        for i in range(len(row)):
-            cell = starts[i] + np.uintp(row[i]) * width + k
+        x, k, amount = np.uintp(chosen[j]), np.uintp(labels[j]), sign * multiplicity[chosen[j] * step]
+        for i in range(codes.shape[1]):
+            cell = starts[i] + np.uintp(codes[x, i]) * width + k
             if hole is not None:  # no branch on what no processor could foresee
-                cell = spare + np.uintp(row[i] != hole) * (cell - spare)
+                cell = spare + np.uintp(codes[x, i] != hole) * (cell - spare)
             sums[cell] += amount
     if rows.n_masses:
         _add_masses(given, rows, chosen, m, labels, n_clusters, sign, sums)

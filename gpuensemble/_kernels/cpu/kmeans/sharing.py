@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding
 from numba import types
+from numba.core import cgutils
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner
@@ -40,25 +41,11 @@ binding.add_symbol("gpuensemble_yield", ctypes.cast(_let_others_run(), ctypes.c_
 let_others_run = types.ExternalFunction("gpuensemble_yield", types.intc())
 
 
-def together(kernel: Callable, shared: tuple, own: list[tuple]) -> None:
-    """Call kernel(*shared, *own arguments, queue) in a thread for each, this one among them; they share the queue.
-
-    All arguments are there before the first call: a thread that makes some waits for Python, and others for it.
-    """
-    queue = np.zeros(1, np.int64)
-    others = [threads.pool().submit(kernel, *shared, *some, queue) for some in own[1:]]
-    try:
-        kernel(*shared, *own[0], queue)
-    finally:
-        wait(others)
-    for other in others:
-        other.result()
-
-
 def led(kernel: Callable, shared: tuple, own: list[tuple]) -> int:
     """Call kernel(*shared, *own arguments, control) in a thread for each, of which this one leads; return what it does.
 
-    A helper's call returns whether it is to be made again.
+    A helper's call returns whether it is to be made again; who has not begun when the leader is done is not waited for.
+    All arguments are there before the first call: a thread that makes some waits for Python, and others for it.
     """
     control = np.zeros(4 * WORDS, np.int64)
     # They are taken away at the end, for the reason that threads.over_spans has.
@@ -89,6 +76,30 @@ def n_threads(work: int, least: int) -> int:
 def apart(n_threads: int, size: int) -> np.ndarray:
     """Make a row of `size` zeros and more for each thread: two in one cache line would wait for each other's."""
     return np.zeros((n_threads, int(size) + WORDS), np.int64)
+
+
+@intrinsic
+def borrowed(typing, arguments):
+    """Return the same arrays and tuples of them, which no kernel counts references to: their owner outlives the call.
+
+    Numba counts in each function that is called. Threads that share arrays would wait for each other's counts.
+    """
+
+    def generate(context, builder, signature, values):
+        return _uncounted(context, builder, arguments, values[0])
+
+    return arguments(arguments), generate
+
+
+def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if issubclass(type(kind), types.BaseTuple):
+        parts = [_uncounted(context, builder, part, builder.extract_value(value, i)) for i, part in enumerate(kind)]
+        return context.make_tuple(builder, kind, parts)
+    if not isinstance(kind, types.Array):
+        return value
+    array = cgutils.create_struct_proxy(kind)(context, builder, value)
+    array.meminfo = cgutils.get_null_value(array.meminfo.type)
+    return array._getvalue()
 
 
 @intrinsic

@@ -199,10 +199,12 @@ def _sum_rows(emit, total, y, table, column, r):
     b = emit.builder
 
     def of_width(width):
+        rows = table.of_lines(width)
+
         def several(first, n):
             sums = [ir.Constant(table.line, [0] * table.line.count)] * width
             for d in range(n):
-                entries = emit.load(table, column(b.add(first, ir.Constant(WORD, d))), width)
+                entries = emit.load(rows, column(b.add(first, ir.Constant(WORD, d))), width)
                 sums = [b.add(s, v) for s, v in zip(sums, entries, strict=True)]
             return [half for s in sums for half in _widened(emit, s)]
 
@@ -231,50 +233,78 @@ def _widened(emit, short):
     return [b.sext(b.shuffle_vector(short, undefined, mask), ir.VectorType(INT, count)) for mask in masks]
 
 
-@intrinsic
-def two_least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole):
-    """Return the two least costs total[y] + base + weight * parts, with the numbers of their clusters as last bits.
+def _least(number: int) -> Any:
+    """Make `two_least` or `three_least`."""
 
-    With holes ratio * of_parts[y] is added to the parts.
+    def least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole):
+        holes = not isinstance(hole, types.NoneType)
+
+        def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole):
+            b, line = emit.builder, total.line
+            shift, weights = emit.repeat(b.trunc(bits, INT), line), emit.repeat(weight, base.line)
+
+            def one(at, so_far):
+                sums, left_out, factor = (
+                    emit.load(*of, 1, at)[0] for of in ((total, y), (base, FIRST), (parts, FIRST))
+                )
+                if holes:
+                    own = b.sitofp(emit.load(of_parts, y, 1, at)[0], base.line)
+                    factor = b.fadd(factor, b.fmul(emit.repeat(ratio, base.line), own))
+                cost = b.add(sums, b.fptosi(b.fadd(left_out, b.fmul(weights, factor)), line))
+                first = b.trunc(b.mul(at, ir.Constant(WORD, line.count)), INT)
+                column = b.add(emit.repeat(first, line), ir.Constant(line, list(range(line.count))))
+                return _inserted(b, so_far, b.or_(b.shl(cost, shift), column))
+
+            largest = ir.Constant(line, [2**31 - 1] * line.count)
+            found = emit.loop(emit.lines(total), [largest] * number, one)
+            while found[0].type.count > 1:
+                found = _merged(b, *_halves(b, found))
+            return [b.extract_element(key, ir.Constant(INT, 0)) for key in found]
+
+        result = types.UniTuple(types.int32, number)
+        return typed(result, total, y, base, parts, weight, bits, of_parts, ratio, hole), generator(body)
+
+    least.__doc__ = f"""Return the {number} least costs total[y] + base + weight * parts.
+
+    The number of a cluster is in the last bits of its cost. With holes ratio * of_parts[y] is added to the parts.
     """
-    holes = not isinstance(hole, types.NoneType)
+    return intrinsic(least)
 
-    def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole):
-        b, line = emit.builder, total.line
-        shift, weights = emit.repeat(b.trunc(bits, INT), line), emit.repeat(weight, base.line)
 
-        def lesser(one, two):
-            return b.select(b.icmp_signed("<", one, two), one, two)
+two_least, three_least = _least(2), _least(3)
 
-        def greater(one, two):
-            return b.select(b.icmp_signed("<", one, two), two, one)
 
-        def one(at, state):
-            least, second = state
-            sums, left_out, factor = (emit.load(*of, 1, at)[0] for of in ((total, y), (base, FIRST), (parts, FIRST)))
-            if holes:
-                own = b.sitofp(emit.load(of_parts, y, 1, at)[0], base.line)
-                factor = b.fadd(factor, b.fmul(emit.repeat(ratio, base.line), own))
-            cost = b.add(sums, b.fptosi(b.fadd(left_out, b.fmul(weights, factor)), line))
-            first = b.trunc(b.mul(at, ir.Constant(WORD, line.count)), INT)
-            number = b.add(emit.repeat(first, line), ir.Constant(line, list(range(line.count))))
-            key = b.or_(b.shl(cost, shift), number)
-            return [lesser(least, key), lesser(second, greater(least, key))]
+def _lesser(b, one, two):
+    return b.select(b.icmp_signed("<", one, two), one, two)
 
-        largest = ir.Constant(line, [2**31 - 1] * line.count)
-        least, second = emit.loop(emit.lines(total), [largest, largest], one)
-        while least.type.count > 1:
-            half = least.type.count // 2
-            low, high = ([*range(first, first + half)] for first in (0, half))
-            masks = [ir.Constant(ir.VectorType(INT, half), lanes) for lanes in (low, high)]
-            undefined = ir.Constant(least.type, ir.Undefined)
-            (one_least, two_least), (one_second, two_second) = (
-                [b.shuffle_vector(state, undefined, mask) for mask in masks] for state in (least, second)
-            )
-            second = lesser(greater(one_least, two_least), lesser(one_second, two_second))
-            least = lesser(one_least, two_least)
-        zero = ir.Constant(INT, 0)
-        return b.extract_element(least, zero), b.extract_element(second, zero)
 
-    result = types.UniTuple(types.int32, 2)
-    return typed(result, total, y, base, parts, weight, bits, of_parts, ratio, hole), generator(body)
+def _greater(b, one, two):
+    return b.select(b.icmp_signed("<", one, two), two, one)
+
+
+def _inserted(b, least, key):
+    """Return the least of some ascending vectors and a further one, as many as there were."""
+    found = []
+    for before in least:
+        found.append(_lesser(b, before, key))
+        key = _greater(b, before, key)
+    return found
+
+
+def _halves(b, vectors):
+    """Return the lower and the upper halves of vectors."""
+    half = vectors[0].type.count // 2
+    undefined = ir.Constant(vectors[0].type, ir.Undefined)
+    masks = [ir.Constant(ir.VectorType(INT, half), [*range(first, first + half)]) for first in (0, half)]
+    return [[b.shuffle_vector(vector, undefined, mask) for vector in vectors] for mask in masks]
+
+
+def _merged(b, one, two):
+    """Return the least of two ascending lists: number k is one[k], two[k] or max(one[i], two[k - 1 - i])."""
+    found = []
+    for k in range(len(one)):
+        last = _lesser(b, one[k], two[k])
+        for i in range(k):
+            last = _lesser(b, last, _greater(b, one[i], two[k - 1 - i]))
+        found.append(last)
+    return found
