@@ -175,7 +175,7 @@ def test_the_exact_update_raises_equation_4_in_no_half_step(seed, trade_off, hol
     made, present, parts, base, labels, options = problem("sqeuclidean", **options)
     path = [equation_4(made, present, base, labels, trade_off)]
     for _ in range(4):
-        labels, _ = solver.fuse(whole(solver.membership(base)), labels, options)
+        labels, _ = solver.fuse(solver.fusing(whole(solver.membership(base)), options), labels)
         path.append(equation_4(made, present, base, labels, trade_off))
         base = solver.guide(parts, base, labels, options)
         path.append(equation_4(made, present, base, labels, trade_off))
@@ -235,7 +235,7 @@ def test_the_approximate_update_with_holes_is_a_loop_over_observed_rows(xp, dist
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_the_consensus_with_holes_is_a_loop_over_observed_labels(xp, distance):
     _, present, _, base, labels, options = problem(distance, n=400, xp=xp)
-    found, disagreement = solver.fuse(whole(solver.membership(base)), labels, options)
+    found, disagreement = solver.fuse(solver.fusing(whole(solver.membership(base)), options), labels)
     tables, current = [np.eye(K)[to_host(one.labels)] for one in base], to_host(labels)
     while True:
         centers = [

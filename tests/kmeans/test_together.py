@@ -123,6 +123,25 @@ def test_nobody_waits_for_a_thread_that_is_busy_elsewhere(spread):
     assert all(one.result() for one in busy)
 
 
+def test_calls_are_shared_out_and_answered_in_their_order(spread):
+    pool, both = spread(2), threading.Barrier(2, timeout=60)
+    here = set()
+
+    def one(a, b):
+        if a < 2:
+            both.wait()  # would not come back if one thread had both
+        here.add(threading.get_ident())
+        return a * b
+
+    assert threads.shared(one, range(7), range(7)) == [a * a for a in range(7)]
+    assert threading.get_ident() in here
+    assert len(here) == 2
+    with pytest.raises(ZeroDivisionError):
+        threads.shared(lambda a: 1 // a, [3, 0, 1])
+    assert threads.shared(one, [], []) == []
+    assert pool.submit(int).result() == 0
+
+
 class Large:
     """This stands for an array."""
 

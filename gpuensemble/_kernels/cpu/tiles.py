@@ -13,10 +13,19 @@ SUMS = 512  # rows of a block: their sums stay in the L2 cache
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Make zeros whose first entry is on a cache line."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + LINE, np.uint8)
-    start = -raw.__array_interface__["data"][0] % LINE
-    return raw[start : start + size].view(dtype).reshape(shape)
+    (found,) = side_by_side(dtype, shape)
+    return found
+
+
+def side_by_side(dtype: Any, *shapes: tuple[int, ...], zero: bool = True) -> list[np.ndarray]:
+    """Make arrays, of zeros or of anything, in one piece of memory; the first entry of each is on a cache line."""
+    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape in shapes]
+    raw = (np.zeros if zero else np.empty)(sum(sizes) + len(sizes) * LINE, np.uint8)
+    start, found = -raw.__array_interface__["data"][0] % LINE, []
+    for shape, size in zip(shapes, sizes, strict=True):
+        found.append(raw[start : start + size].view(dtype).reshape(shape))
+        start += -(-size // LINE) * LINE
+    return found
 
 
 def padded(n_columns: int, dtype: Any, size: int = LINE) -> int:

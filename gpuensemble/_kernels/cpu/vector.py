@@ -318,11 +318,13 @@ class _Emitter:
 
     def _merge(self, state, half):
         """Combine the lanes with those `half` further up."""
-        b = self.builder
-        count = state[0].type.count
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), count), [(lane + half) % count for lane in range(count)])
-        other = [b.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), mask) for x in state]
-        return self._combine(state, other)
+        return self._combine(state, [self.turned(x, half) for x in state])
+
+    def turned(self, vector: Value, by: int) -> Value:
+        """Return a vector whose lanes are those `by` further up, in a circle."""
+        count = vector.type.count
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), count), [(lane + by) % count for lane in range(count)])
+        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
 
     def _combine(self, one, two):
         """Join two states (best, least, second): the better one, the lower column of equals, the least of the rest."""

@@ -161,7 +161,7 @@ class CMVC(Consensus):
         dealer, rng = generators(self.random_state, 2)
         recipe = self._recipe()
         views.refuse_too_large(checked, recipe, device)
-        in_turn = threads.each if device == "cpu" else map
+        in_turn = threads.shared if device == "cpu" else map
         with threads.one_blas_thread():
             parts = views.subviews(checked, recipe, dealer, in_turn)
             rule = "have a feature other than 0 in a sub-view"
@@ -169,8 +169,8 @@ class CMVC(Consensus):
             plan = Plan(
                 self.n_clusters, self.distance, float(self.trade_off), self.update, self.n_init, self.max_iter, in_turn
             )
-            base, first, table = start(parts, plan, rng)
-            found = run(parts, base, first, plan, self.verbose, table)
+            base, first, problem = start(parts, plan, rng)
+            found = run(parts, base, first, plan, self.verbose, problem)
         self._store(found, device, home)
 
     def _recipe(self) -> views.Recipe:

@@ -58,8 +58,8 @@ class Run(NamedTuple):
         return self.path[-1]
 
 
-def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition], Array, InMemory]:
-    """Find base partitions by k-means alone (Algorithm 3, line 1), a first consensus, the best of some, and a table."""
+def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition], Array, Problem]:
+    """Find base partitions by k-means alone (Algorithm 3, line 1), the best of some consensuses, and its problem."""
     *rngs, last = generators(rng, len(parts) + 1)
 
     def alone(part: Features, rng: Any) -> Partition:
@@ -72,18 +72,21 @@ def start(parts: list[Features], plan: Plan, rng: Any) -> tuple[list[Partition],
     by = _costs(table, "category")
     seeds = [seeding.plus_plus(sample, by, plan.n_clusters, last) for _ in range(CONSENSUS_STARTS)]
     starts = [seed.labels(table.block, by) for seed in seeds]
-    tried = [fuse(table, start, plan, TRIAL_ITERATIONS) for start in starts]
-    return base, min(tried, key=lambda run: run[1])[0], table
+    problem = fusing(table, plan)
+    runs = [fuse(problem, start, TRIAL_ITERATIONS) for start in starts]
+    return base, min(runs, key=lambda run: run[1])[0], problem
 
 
-def run(parts: list, base: list[Partition], labels: Array, plan: Plan, verbose: int = 0, table: Any = None) -> Run:
-    """Run Algorithm 3 of CMVC, from base partitions and a consensus of them; `table` is that of the base partitions."""
-    fused, _ = fuse(whole(membership(base)) if table is None else table, labels, plan)
+def run(
+    parts: list, base: list[Partition], labels: Array, plan: Plan, verbose: int = 0, problem: Problem | None = None
+) -> Run:
+    """Run Algorithm 3 of CMVC, from base partitions and a consensus of them; `problem` is that of the first fusion."""
+    fused, _ = fuse(fusing(whole(membership(base)), plan) if problem is None else problem, labels)
     path = []
     for _ in with_bar(range(plan.max_iter), "iterations", verbose, plan.max_iter):
         labels = fused
         base = guide(parts, base, labels, plan)
-        fused, disagreement = fuse(whole(membership(base)), labels, plan)
+        fused, disagreement = fuse(fusing(whole(membership(base)), plan), labels)
         path.append(sum(one.cost for one in base) + plan.trade_off * disagreement)
         changed = int((fused != labels).sum())
         if not changed:
@@ -91,14 +94,15 @@ def run(parts: list, base: list[Partition], labels: Array, plan: Plan, verbose: 
     return Run(fused, base, path, changed)
 
 
-def fuse(table: InMemory, labels: Array, plan: Plan, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
-    """Find H* by k-means on [H_1 .. H_r], from the current one, and its cost (line 4).
+def fusing(table: InMemory, plan: Plan) -> Problem:
+    """State what the consensus minimises: Eqs. 3 and 21; with holes Eqs. 23 and 25."""
+    return Problem.of(table, _costs(table, UTILITIES[plan.distance]), plan.n_clusters)
 
-    It is Eqs. 3 and 21; with holes it is Eqs. 23 and 25.
-    """
-    problem = Problem.of(table, _costs(table, UTILITIES[plan.distance]), plan.n_clusters)
+
+def fuse(problem: Problem, labels: Array, max_iter: int = INNER_ITERATIONS) -> tuple[Array, float]:
+    """Find H* by k-means on [H_1 .. H_r], from the current one, and its cost (line 4)."""
     run = lloyd(problem, Given(labels), max_iter)
-    return *table.columns(labels_of, (problem.costs, run.labelling), ("int32",)), run.objective
+    return *problem.table.columns(labels_of, (problem.costs, run.labelling), ("int32",)), run.objective
 
 
 def guide(parts: list[Features], base: list[Partition], labels: Array, plan: Plan) -> list[Partition]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from gpuensemble._array.csr import Csr, OneHot
 from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.features import short as in_short
 from gpuensemble._kernels.cpu.features import steps
-from gpuensemble._kernels.cpu.features.short import choose_sure, fill, short_of
-from gpuensemble._kernels.cpu.tiles import DOT_ROWS, aligned, dot_width
+from gpuensemble._kernels.cpu.tiles import DOT_ROWS, dot_width, padded, side_by_side
 from gpuensemble._kernels.cpu.vector import dot_rows
 from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
 
@@ -101,7 +101,7 @@ def advance(
             dense,
             sparse,
             buffer,
-            short_of(features, len(empty)),
+            in_short.short_of(features, len(empty)),
             None if present is None else np.ascontiguousarray(present),
         ),
         *(clusters[0], _background(features, 0)),
@@ -122,10 +122,12 @@ def _background(features: Any, i: int) -> np.ndarray | None:
 
 def _workspace(features: Any, k: int, dense: Any) -> tuple[Workspace, Any]:
     """Return room for tables and scores, and for copies of rows where BLAS multiplies them."""
-    dtype = features.dtype
-    space, offset = steps.scores_and_offset(k, dtype)
-    width = space.shape[1] if dense is None else dot_width(k, dtype)
-    table = aligned((features.parts[0].shape[1], width or k), dtype)
+    dtype, n, broad = features.dtype, len(features.square), padded(k, features.dtype)
+    width = broad if dense is None else dot_width(k, dtype)
+    space, offset, table = side_by_side(
+        dtype, (steps.BLOCK, broad), (1, broad), (features.parts[0].shape[1], width or k)
+    )
+    own, guide_own, size, guide_size = np.zeros((4, k))
     buffer = None if width else np.empty((len(space), dense.shape[1]), dtype)
     guide = [np.empty((part.shape[1], k), dtype) for part in features.parts[1:]]
     work = Workspace(
@@ -134,12 +136,12 @@ def _workspace(features: Any, k: int, dense: Any) -> tuple[Workspace, Any]:
         offset=offset,
         lacking=LACKING[dtype],
         rounding=steps.rounding_of(dtype),
-        rows=np.empty(len(features.square), np.intp),
-        before=np.empty(len(features.square), np.int32),
-        own=np.empty(k),
-        guide_own=np.zeros(k),
-        size=np.empty(k),
-        guide_size=np.empty(k),
+        rows=np.empty(n, np.intp),
+        before=np.empty(n, np.int32),
+        own=own,
+        guide_own=guide_own,
+        size=size,
+        guide_size=guide_size,
         guide_table=guide[0] if guide else None,
     )
     return work, buffer
@@ -169,7 +171,7 @@ def _advance(  # noqa: PLR0912, PLR0915
     k, objective, space, n_steps, moved = len(block.sums), stop.objective, work.space, 0, 0
     own, guide_own, size, guide_size = work.own, work.guide_own, work.size, work.guide_size
     before, squared = work.before, behind is None and not block.cosine
-    cost, guide_cost, error, longest = 0.0, 0.0, 0.0, 0.0
+    cost, guide_cost, longest = 0.0, 0.0, 0.0
     if short is not None:
         longest = math.sqrt(np.max(labelled.square))
     if from_labels:
@@ -212,15 +214,18 @@ def _advance(  # noqa: PLR0912, PLR0915
         for c in range(k):
             work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if present is None else 0.0)
         if short is not None:
-            error = fill(short, block, work, held, k, longest)
-        n_open, moved = steps.open_rows(labelled.labels, labelled.margin, shift, work.rows), 0
+            in_short.fill(short, block, work, held, k, longest)
+            n_open = in_short.open_rows(short, labelled.labels, shift, bounded and n_steps > 1, work.rows)
+        if short is None:
+            n_open = steps.open_rows(labelled.labels, labelled.margin, shift, work.rows)
+        moved = 0
         for begin in range(0, n_open, len(space)):
             chosen = work.rows[begin : begin + len(space) if begin + len(space) < n_open else n_open]
             for j in range(len(chosen)):
                 before[j] = labelled.labels[chosen[j]]
             open_rows = chosen
             if short is not None:
-                told, n_unsure = choose_sure(short, chosen, held, k, error, labelled, squared, work.rounding)
+                told, n_unsure = in_short.choose_sure(short, chosen, held, labelled, squared)
                 moved, open_rows = moved + told, short.unsure[:n_unsure]
             if len(open_rows):
                 _scores(dense, sparse, buffer, open_rows, work.table, k, space)
@@ -239,8 +244,16 @@ def _advance(  # noqa: PLR0912, PLR0915
 @inner
 def _counted(present, labelled, block, guide):
     """Find number and weight of the rows of each cluster, and return how many clusters have none."""
-    steps.count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
-    if guide is not None:
+    if present is None and len(labelled.weight) == 1 and len(block.number) <= steps.FEW:
+        steps.count_few(labelled.labels, block.number)
+        for c in range(len(block.number)):
+            block.mass[c] = labelled.weight[0] * block.number[c]
+    else:
+        steps.count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
+    if guide is not None and present is None:
+        for c in range(len(block.number)):
+            guide.number[c], guide.mass[c] = block.number[c], block.mass[c]
+    if guide is not None and present is not None:
         steps.count_rows(labelled.labels, None, labelled.weight, guide.number, guide.mass)
     n_empty = 0
     for c in range(len(block.number)):

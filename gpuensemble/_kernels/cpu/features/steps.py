@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuensemble._array.csr import Csr
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded
+from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded, side_by_side
 from gpuensemble._kernels.cpu.vector import add_scaled_rows, cheapest
 
 TINY = 1e-300
@@ -51,7 +51,7 @@ def step(features, state, found, shift) -> int:
 def scores_and_offset(k, dtype):
     """Make zeros for the scores of a block of rows, and for the offsets of k clusters, as `choose` takes them."""
     width = padded(k, dtype)
-    return aligned((BLOCK, width), dtype), aligned((1, width), dtype)
+    return side_by_side(dtype, (BLOCK, width), (1, width))
 
 
 def rounding_of(dtype) -> float:
@@ -158,6 +158,16 @@ def count_rows(labels, present, weight, counts, masses):
         if labels[x] >= 0 and (present is None or present[x]):
             counts[labels[x]] += 1
             masses[labels[x]] += weight[x * step]
+
+
+@inner
+def count_few(labels, counts):
+    """Count the rows of few clusters, of one after another: counts side by side would wait for each other."""
+    for c in range(len(counts)):
+        found, own = np.int32(0), np.int32(c)
+        for x in range(len(labels)):
+            found = np.int32(found + np.int32(labels[x] == own))
+        counts[c] = found
 
 
 @inner
