@@ -209,8 +209,40 @@ struct Byte {
     std::int64_t block = 0;
     std::uint32_t epoch = 0;
     unsigned char kinds = 0, kinds_of_earlier_blocks = 0;
+    unsigned char kinds_of_accesses = 0;
     bool is_written = false;
-    std::vector<Access> accesses;  // since the last block barrier, from the last plain write on
+    std::vector<Access> accesses;            // since the last block barrier, from the last plain write on
+    std::vector<std::uint64_t> accessed_by;  // where they are many, a bit for each thread and kind of them
+
+    void forget() {
+        accesses.clear();
+        accessed_by.clear();
+        kinds_of_accesses = 0;
+    }
+
+    // Whether that thread and kind were marked; from now on they are.
+    bool mark(unsigned thread, Kind kind) {
+        const unsigned place = 3 * thread + kind / 2;
+        const std::uint64_t bit = std::uint64_t(1) << place % 64;
+        const bool was_marked = accessed_by[place / 64] & bit;
+        accessed_by[place / 64] |= bit;
+        return was_marked;
+    }
+
+    // The access of that thread and kind, null if there is none: the caller then adds it.
+    Access* find(unsigned thread, Kind kind) {
+        if (accesses.size() > 16) {  // often all threads of a block read a byte: none should look at all others
+            if (accessed_by.empty()) {
+                accessed_by.resize(3 * max_threads / 64);
+                for (const Access& access : accesses) mark(access.thread, access.kind);
+            }
+            if (!mark(thread, kind)) return nullptr;
+        }
+        const auto known = std::find_if(accesses.rbegin(), accesses.rend(), [&](const Access& access) {
+            return access.thread == thread && access.kind == kind;
+        });
+        return known == accesses.rend() ? nullptr : &*known;
+    }
 };
 
 struct Region {
@@ -260,7 +292,7 @@ void bring_up_to_date(Byte& byte, const Region& region) {
         byte.block = block_number;
     }
     if (byte.epoch != epoch) {
-        byte.accesses.clear();
+        byte.forget();
         byte.epoch = epoch;
     }
 }
@@ -270,6 +302,7 @@ void check_byte(const Byte& byte, const Region& region, const Attempt& attempt) 
     if (attempt.kind != writes && !byte.is_written) attempt.refuse("uninitialised", region, ", never written");
     if (const int kinds = byte.kinds_of_earlier_blocks & racing)
         attempt.refuse("race", region, ", which another block %s", verb(kinds));
+    if (!(byte.kinds_of_accesses & racing)) return;
     for (const Access& access : byte.accesses)
         if (access.kind & racing && !is_ordered_before(access, *current)) {
             const uint3 other = index_of(access.thread, launch.block);
@@ -283,13 +316,10 @@ void remember(Byte& byte, Kind kind) {
     byte.kinds |= kind;
     byte.is_written = byte.is_written || kind != reads;
     // A write without a race is ordered after all before it: what races with them races with the write.
-    if (kind == writes) byte.accesses.clear();
-    for (Access& known : byte.accesses)
-        if (known.thread == access.thread && known.kind == kind) {
-            known.clock = access.clock;
-            return;
-        }
-    byte.accesses.push_back(access);
+    if (kind == writes) byte.forget();
+    byte.kinds_of_accesses |= kind;
+    if (Access* known = byte.find(access.thread, kind)) known->clock = access.clock;
+    else byte.accesses.push_back(access);
 }
 
 [[noreturn]] void refuse_out_of_bounds(const Attempt& attempt) {
