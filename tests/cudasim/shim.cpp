@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 namespace {
@@ -35,8 +34,6 @@ enum class State { ready, at_block_barrier, at_warp_op, exited };
 struct Thread {
     unsigned number;
     State state;
-    bool is_started;
-    jmp_buf resume;
     int line;  // of the barrier or shuffle it waits at
     shim::WarpOp op;
     unsigned mask;
@@ -45,6 +42,12 @@ struct Thread {
     std::uint32_t seen[warpSize];  // per lane of the warp: up to which of its __syncwarp it is ordered before this one
 
     unsigned lane() const { return number % warpSize; }
+};
+
+// Where a thread goes on. Its fiber runs that thread of each block in turn.
+struct Fiber {
+    bool is_started;
+    jmp_buf resume;
 };
 
 struct Buffer {
@@ -61,6 +64,7 @@ struct Launch {
     void** arguments;
     const Buffer* buffers;
     int n_buffers;
+    char* stacks;  // the loader's, for all launches: to map such an amount of memory anew costs more than most launches
 };
 
 Launch launch;
@@ -68,10 +72,11 @@ uint3 block;                // the one that runs
 std::int64_t block_number;  // of that block, counted from 1 in the order of running
 std::uint32_t epoch;        // counts block barriers and starts of blocks
 std::vector<Thread> threads;
+std::vector<Fiber> fibers;  // one for each thread
 unsigned n_at_barrier;
 Thread* current;
 jmp_buf scheduler;
-std::unique_ptr<char[]> stacks;
+ucontext_t entry;  // of a fiber
 alignas(16) char dynamic_shared[red_zone + max_dynamic_shared + red_zone];
 thread_local char in_static_shared;  // lies in one segment with the kernels' __shared__ variables
 char message[600];
@@ -98,18 +103,22 @@ template <typename... Values>
 
 // -------------------------------------------------------------------------------- fibers
 
-char* stack_of(const Thread& thread) { return stacks.get() + thread.number * stack_bytes; }
+char* stack_of(const Thread& thread) { return launch.stacks + thread.number * stack_bytes; }
+
+void yield() {
+    if (!_setjmp(fibers[current->number].resume)) _longjmp(scheduler, 1);
+}
 
 void run_thread() {
-    launch.kernel->call(launch.arguments);
-    current->state = State::exited;
-    _longjmp(scheduler, 1);
+    while (true) {
+        launch.kernel->call(launch.arguments);
+        current->state = State::exited;
+        yield();  // until the next block
+    }
 }
 
 void start(Thread& thread) {
-    static ucontext_t entry;
-    thread.is_started = true;
-    getcontext(&entry);
+    fibers[thread.number].is_started = true;
     entry.uc_stack.ss_sp = stack_of(thread);
     entry.uc_stack.ss_size = stack_bytes;
     makecontext(&entry, run_thread, 0);
@@ -119,12 +128,8 @@ void start(Thread& thread) {
 void resume(Thread& thread) {
     current = &thread;
     if (_setjmp(scheduler)) return;
-    if (!thread.is_started) start(thread);
-    _longjmp(thread.resume, 1);
-}
-
-void yield() {
-    if (!_setjmp(current->resume)) _longjmp(scheduler, 1);
+    if (!fibers[thread.number].is_started) start(thread);
+    _longjmp(fibers[thread.number].resume, 1);
 }
 
 // -------------------------------------------------------------------------------- warps
@@ -204,8 +209,40 @@ struct Byte {
     std::int64_t block = 0;
     std::uint32_t epoch = 0;
     unsigned char kinds = 0, kinds_of_earlier_blocks = 0;
+    unsigned char kinds_of_accesses = 0;
     bool is_written = false;
-    std::vector<Access> accesses;  // since the last block barrier, from the last plain write on
+    std::vector<Access> accesses;            // since the last block barrier, from the last plain write on
+    std::vector<std::uint64_t> accessed_by;  // where they are many, a bit for each thread and kind of them
+
+    void forget() {
+        accesses.clear();
+        accessed_by.clear();
+        kinds_of_accesses = 0;
+    }
+
+    // Whether that thread and kind were marked; from now on they are.
+    bool mark(unsigned thread, Kind kind) {
+        const unsigned place = 3 * thread + kind / 2;
+        const std::uint64_t bit = std::uint64_t(1) << place % 64;
+        const bool was_marked = accessed_by[place / 64] & bit;
+        accessed_by[place / 64] |= bit;
+        return was_marked;
+    }
+
+    // The access of that thread and kind, null if there is none: the caller then adds it.
+    Access* find(unsigned thread, Kind kind) {
+        if (accesses.size() > 16) {  // often all threads of a block read a byte: none should look at all others
+            if (accessed_by.empty()) {
+                accessed_by.resize(3 * max_threads / 64);
+                for (const Access& access : accesses) mark(access.thread, access.kind);
+            }
+            if (!mark(thread, kind)) return nullptr;
+        }
+        const auto known = std::find_if(accesses.rbegin(), accesses.rend(), [&](const Access& access) {
+            return access.thread == thread && access.kind == kind;
+        });
+        return known == accesses.rend() ? nullptr : &*known;
+    }
 };
 
 struct Region {
@@ -255,7 +292,7 @@ void bring_up_to_date(Byte& byte, const Region& region) {
         byte.block = block_number;
     }
     if (byte.epoch != epoch) {
-        byte.accesses.clear();
+        byte.forget();
         byte.epoch = epoch;
     }
 }
@@ -265,6 +302,7 @@ void check_byte(const Byte& byte, const Region& region, const Attempt& attempt) 
     if (attempt.kind != writes && !byte.is_written) attempt.refuse("uninitialised", region, ", never written");
     if (const int kinds = byte.kinds_of_earlier_blocks & racing)
         attempt.refuse("race", region, ", which another block %s", verb(kinds));
+    if (!(byte.kinds_of_accesses & racing)) return;
     for (const Access& access : byte.accesses)
         if (access.kind & racing && !is_ordered_before(access, *current)) {
             const uint3 other = index_of(access.thread, launch.block);
@@ -278,13 +316,10 @@ void remember(Byte& byte, Kind kind) {
     byte.kinds |= kind;
     byte.is_written = byte.is_written || kind != reads;
     // A write without a race is ordered after all before it: what races with them races with the write.
-    if (kind == writes) byte.accesses.clear();
-    for (Access& known : byte.accesses)
-        if (known.thread == access.thread && known.kind == kind) {
-            known.clock = access.clock;
-            return;
-        }
-    byte.accesses.push_back(access);
+    if (kind == writes) byte.forget();
+    byte.kinds_of_accesses |= kind;
+    if (Access* known = byte.find(access.thread, kind)) known->clock = access.clock;
+    else byte.accesses.push_back(access);
 }
 
 [[noreturn]] void refuse_out_of_bounds(const Attempt& attempt) {
@@ -430,10 +465,10 @@ extern "C" __attribute__((visibility("default"))) const char* shim_launch(const 
     if (!is_launchable()) return message;
     lay_out_memory();
     threads.resize(launch.block.x * launch.block.y * launch.block.z);
-    stacks.reset(new char[threads.size() * stack_bytes]);
+    fibers.assign(threads.size(), {});
+    getcontext(&entry);
     const std::int64_t n_blocks = std::int64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
     for (std::int64_t i = 0; i < n_blocks && !*message; ++i) run_block(launch.is_reversed ? n_blocks - 1 - i : i);
-    stacks.reset();
     regions.clear();
     return *message ? message : nullptr;
 }

@@ -131,14 +131,19 @@ def test_a_device_gives_the_bits_of_the_array(name, xp):
     np.testing.assert_array_equal(to_host(on_device.labels_), fitted(name, labels).labels_)
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    with two_workers() as client:
+        yield client
+
+
 @pytest.mark.parametrize("name", LINEAR)
-def test_workers_give_the_bits_of_the_array(name):
+def test_workers_give_the_bits_of_the_array(name, cluster):
     _, labels = ensemble(n=200, holes=0.1)
     expected = fitted(name, labels)
-    with two_workers() as client:
-        found = fitted(name, labels, client=client)
-        np.testing.assert_array_equal(np.asarray(found.labels_), expected.labels_)
-        assert found.objective_ == expected.objective_
+    found = fitted(name, labels, client=cluster)
+    np.testing.assert_array_equal(np.asarray(found.labels_), expected.labels_)
+    assert found.objective_ == expected.objective_
 
 
 @pytest.mark.parametrize("name", [*LINEAR, "hbgf", "lwea", "ecpcs-hc"])

@@ -30,11 +30,10 @@ def test_a_system_without_a_place_to_write_compiles_in_memory():
     assert done.stdout.strip() == "[[2.0, 4.0], [2.0, 4.0]] ['Numba can write neither to the package n']"
 
 
-FIT = """
-import numpy as np
+TWO_KERNELS = """
 import gpuensemble as ge
-X = np.repeat([[0.0, 0.0], [9.0, 9.0]], 20, axis=0)
-print(ge.generate.random_k(X, 1, (2, 2), random_state=0, device="cpu")[:, 0].tolist())
+m = ge.Membership([[0, 0], [1, 1]], [2, 2], device="cpu")
+print(m.gather_sum([[1.0, 2.0]] * 4).tolist(), m.count([0, 1], 2).tolist())
 """
 
 
@@ -42,12 +41,12 @@ def test_what_another_version_kept_is_made_anew(tmp_path):
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
 
     def answer():
-        done = subprocess.run([sys.executable, "-c", FIT], capture_output=True, text=True, check=True, env=environment)
-        return done.stdout
+        command = [sys.executable, "-c", TWO_KERNELS]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
     expected = answer()
     indices = list(tmp_path.rglob("*.nbi"))
-    assert indices
+    assert len(indices) > 1  # as there are two ways to be damaged
     for i, index in enumerate(indices):
         text = index.read_bytes()
         head = len(pickle.dumps(pickle.loads(text)))  # the version of Numba comes first
@@ -60,20 +59,14 @@ class Gone:
     """A class that is not there any more."""
 
 
-TOLD = """
-import gpuensemble as ge
-m = ge.Membership([[0, 0], [1, 1]], [2, 2], device="cpu")
-m.gather_sum([[1.0, 2.0]] * 4)
-m.count([0, 1], 2)
-"""
-
-
 def test_a_person_at_a_terminal_is_told_once_that_kernels_are_compiled(tmp_path):
     def said():
         """What a new process writes to stderr, which is a terminal."""
         ours, theirs = pty.openpty()
         place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-        subprocess.run([sys.executable, "-c", TOLD], stderr=theirs, env=place, check=True)
+        subprocess.run(
+            [sys.executable, "-c", TWO_KERNELS], stdout=subprocess.DEVNULL, stderr=theirs, env=place, check=True
+        )
         os.write(theirs, b"end")
         found = b""
         while not found.endswith(b"end"):

@@ -4,6 +4,7 @@ import pytest
 import test_kernels_of_pce as checks
 
 from cudasim import standin
+from cudasim.mutants import mutated
 from cudasim.shim import ShimError, ShimModule, gxx
 from gpuensemble._kernels.cuda import source
 
@@ -47,7 +48,8 @@ def fault(kernel, old, new, patch):
     for order in ("forward", "reverse"):
 
         def engine(*, code, options, name_expressions, order=order):
-            return ShimModule(code.replace(old, new), options, name_expressions, checked=True, order=order)
+            text = mutated(code, old, new, *name_expressions)
+            return ShimModule(text, options, name_expressions, checked=True, order=order)
 
         for case in CASES[kernel]:
             with standin.installed(engine) as device:

@@ -83,7 +83,8 @@ def advance(
     it used. The call returns how many steps there were, how many rows the last one moved, the objective before it, and
     what each block costs after it, or None if a cluster is empty.
 
-    What there is not is None: Numba leaves out what it is for, and compiles what the data need.
+    What there is not is None: Numba leaves out what it is for, and compiles what the data need. Who is present is an
+    empty array if all are: it takes little time to look at, and would otherwise double what there is to compile.
     """
     part, present, agreement = features.parts[0], features.present[0], "agreement" in features.distances
     sparse = (part.data, part.indices, part.indptr.astype(np.int64, copy=False)) if isinstance(part, Csr) else None
@@ -102,7 +103,7 @@ def advance(
             sparse,
             buffer,
             in_short.short_of(features, len(empty)),
-            None if present is None else np.ascontiguousarray(present),
+            np.empty(0, bool) if present is None else np.ascontiguousarray(present),
         ),
         *(clusters[0], _background(features, 0)),
         *((clusters[1], _background(features, 1), features.parts[1].indices) if guided else (None, None, None)),
@@ -170,7 +171,7 @@ def _advance(  # noqa: PLR0912, PLR0915
 ):
     k, objective, space, n_steps, moved = len(block.sums), stop.objective, work.space, 0, 0
     own, guide_own, size, guide_size = work.own, work.guide_own, work.size, work.guide_size
-    before, squared = work.before, behind is None and not block.cosine
+    before, squared, all_present = work.before, behind is None and not block.cosine, len(present) == 0
     cost, guide_cost, longest = 0.0, 0.0, 0.0
     if short is not None:
         longest = math.sqrt(np.max(labelled.square))
@@ -178,7 +179,7 @@ def _advance(  # noqa: PLR0912, PLR0915
         _sum_up(dense, sparse, held, work, labelled, block, guide)
     while True:
         if from_labels or n_steps:
-            n_empty = _counted(present, labelled, block, guide)
+            n_empty = steps.counted(present, labelled, block, guide)
             cost = _positive(
                 stop.total - block.weight * saved_by(block.cosine, behind, None, block.sums, block.mass, size)
             )
@@ -212,7 +213,7 @@ def _advance(  # noqa: PLR0912, PLR0915
             )
         n_steps += 1
         for c in range(k):
-            work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if present is None else 0.0)
+            work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if all_present else 0.0)
         if short is not None:
             in_short.fill(short, block, work, held, k, longest)
             n_open = in_short.open_rows(short, labelled.labels, shift, bounded and n_steps > 1, work.rows)
@@ -231,7 +232,7 @@ def _advance(  # noqa: PLR0912, PLR0915
                 _scores(dense, sparse, buffer, open_rows, work.table, k, space)
                 if held is not None:
                     _add_guide(held, open_rows, work.guide_table, space)
-                if present is not None:
+                if not all_present:
                     _add_own(present, open_rows, own, space)
                 labels, margin, square = labelled.labels, labelled.margin, labelled.square
                 moved += steps.choose(space, work.offset, k, open_rows, square, squared, work.rounding, labels, margin)
@@ -239,26 +240,6 @@ def _advance(  # noqa: PLR0912, PLR0915
                 _move(dense, sparse, held, chosen, before, labelled, block, guide)
         if behind is not None:
             _sum_up(dense, sparse, held, work, labelled, block, guide)
-
-
-@inner
-def _counted(present, labelled, block, guide):
-    """Find number and weight of the rows of each cluster, and return how many clusters have none."""
-    if present is None and len(labelled.weight) == 1 and len(block.number) <= steps.FEW:
-        steps.count_few(labelled.labels, block.number)
-        for c in range(len(block.number)):
-            block.mass[c] = labelled.weight[0] * block.number[c]
-    else:
-        steps.count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
-    if guide is not None and present is None:
-        for c in range(len(block.number)):
-            guide.number[c], guide.mass[c] = block.number[c], block.mass[c]
-    if guide is not None and present is not None:
-        steps.count_rows(labelled.labels, None, labelled.weight, guide.number, guide.mass)
-    n_empty = 0
-    for c in range(len(block.number)):
-        n_empty += block.number[c] == 0
-    return n_empty
 
 
 @inner

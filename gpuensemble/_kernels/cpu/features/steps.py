@@ -171,6 +171,29 @@ def count_few(labels, counts):
 
 
 @inner
+def counted(present, labelled, block, guide):
+    """Find number and weight of the rows of each cluster, and return how many clusters have none; `present` may be empty: all are."""
+    all_present = len(present) == 0
+    if all_present and len(labelled.weight) == 1 and len(block.number) <= FEW:
+        count_few(labelled.labels, block.number)
+        for c in range(len(block.number)):
+            block.mass[c] = labelled.weight[0] * block.number[c]
+    elif all_present:
+        count_rows(labelled.labels, None, labelled.weight, block.number, block.mass)
+    else:
+        count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
+    if guide is not None and all_present:
+        for c in range(len(block.number)):
+            guide.number[c], guide.mass[c] = block.number[c], block.mass[c]
+    if guide is not None and not all_present:
+        count_rows(labelled.labels, None, labelled.weight, guide.number, guide.mass)
+    n_empty = 0
+    for c in range(len(block.number)):
+        n_empty += block.number[c] == 0
+    return n_empty
+
+
+@inner
 def _root(square):
     """Return the square root of what is not negative but for rounding."""
     return math.sqrt(square) if square > 0 else 0.0
