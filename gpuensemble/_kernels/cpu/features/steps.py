@@ -172,7 +172,10 @@ def count_few(labels, counts):
 
 @inner
 def counted(present, labelled, block, guide):
-    """Find number and weight of the rows of each cluster, and return how many clusters have none; `present` may be empty: all are."""
+    """Find number and weight of the rows of each cluster, and return how many clusters have none.
+
+    All rows are present if `present` is empty.
+    """
     all_present = len(present) == 0
     if all_present and len(labelled.weight) == 1 and len(block.number) <= FEW:
         count_few(labelled.labels, block.number)
