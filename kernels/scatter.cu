@@ -129,7 +129,32 @@ struct Owned {
     }
 };
 
-// HEADER
+// partial[s, c, k] = sum over the rows x of segment s in column c of rows[x, k], in ascending x: the parts of
+// H.T @ rows, to be added up in ascending s. No atomics: the same bits in every run, on any grid, as on the CPU.
+//
+// A block owns a segment, `group` partitions and `tile` columns k; a thread owns whole cells, so that no two threads
+// meet in one. Sums live in shared memory where those of a slot are at most `capacity`, else in `partial` itself.
+// Codes and rows come through shared memory, `chunk` rows at a time, and the next ones are read while these are added.
+//
+// Bytes per row, in T of `size` and codes of `code` bytes: g groups read all K entries, t tiles all r codes,
+//     g * K * size + t * r * code, where g * t >= C * K * size / S
+// if a block has S bytes for sums: the less, the more shared memory it has, but not less than
+// 2 * sqrt(C * K * size / S * K * size * r * code) for any g and t, however the sums are arranged; and in whole
+// sectors, as a block that needs few bytes of a row reads all of their sectors. A segment of two processors has
+// g * t >= 2. A block reads no sector twice and none that it does not need; device memory gives each input once, what
+// groups and tiles share comes from the L2 cache. The launcher takes the fewest sectors of tilings that take few
+// wavefronts of shared memory. Those limit the kernel: a processor serves one a cycle, as it does one sector of the
+// L2 cache. 16 doubles need one to read the sums and one to write them, and up to three for codes and rows.
+// Counted per row of double and codes of a byte in the PTX run, with 64 segments for 128 processors; the ideal is each
+// input once.
+//                                 sectors and wavefronts, by the shared memory that a block may have
+//       r       C    K   ideal           48 KB           99 KB          163 KB          227 KB
+//      50     500   10     4.1      6.7    162      6.7    162      6.7    162      6.7    162
+//      50     500   50    14.1     27.6    573     21.1    593     16.8    580     16.8    580
+//      50   1,000   20     6.6     13.0    243      9.2    296      8.2    296      8.2    296
+//     100   2,000   50    15.6    103.0  1,289     52.0  1,054     38.4  1,046     28.2  1,127
+//     100  10,000   10     5.6     62.5    328     35.0    281     23.8    262     17.0    326
+//     100  10,000   50    15.6    312.5  1,688    167.0  1,448    118.8  1,324     89.1  1,173
 template <typename T, typename Code, int EACH, int THREADS>
 __global__ void scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
                 const T* __restrict__ rows, int K, int64 segment_rows, int n_segments, int group, int tile, int per,

@@ -335,21 +335,6 @@ def test_counts_take_two_launches_and_no_upload(device):
         assert (found.launches, found.kernels, found.reads, found.up) == (2, 1, 0, 0)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("segment_rows", "n_columns"), [(20, 3), (7, 19), (16, 40)])
-def test_scatter_add_has_the_same_bits_in_segments(device, dtype, segment_rows, n_columns):
-    rng = np.random.default_rng(segment_rows)
-    widths = [3, 9, 2, 250, 4, 4, 5]
-    codes = random_codes(rng, 50, widths)
-    rows = rng.standard_normal((50, n_columns)).astype(dtype)
-    here, there = membership(np, codes, widths), membership(device, codes, widths)
-    expected = cpu.scatter_add(here, rows, segment_rows)
-    with counted() as found:
-        sums = cuda.scatter_add(there, device.asarray(rows), segment_rows)
-    check(sums, expected, device, exact=True)
-    assert (found.launches, found.reads, found.up) == (2, 0, rows.nbytes)
-
-
 # ------------------------------------------------------------------------------------------------ slices
 
 

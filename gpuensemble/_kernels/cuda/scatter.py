@@ -31,10 +31,13 @@ def scatter_add(membership, rows, segment_rows):
     n_segments = -(-n // segment_rows)
     partial = cupy.empty((n_segments, membership.n_columns, n_columns), rows.dtype)
     tiling = tiling_of(membership, rows, n_segments)
-    kernel = function(f"scatter_add<{TYPE[rows.dtype.name]}, {CODE[codes.dtype.name]}, {tiling.template}>", "scatter.cu")
+    kernel = function(
+        f"scatter_add<{TYPE[rows.dtype.name]}, {CODE[codes.dtype.name]}, {tiling.template}>", "scatter.cu"
+    )
     shared_mem = (tiling.capacity + tiling.threads) * rows.itemsize
     if shared_mem + CODE_BYTES + ROW_BYTES > SHARED_BYTES:
-        kernel.max_dynamic_shared_size_bytes = shared_mem
+        # As much as there may be, which is a limit and takes nothing: another thread may launch the kernel with more.
+        kernel.max_dynamic_shared_size_bytes = _device()[0] - CODE_BYTES - ROW_BYTES
     blocks = grid(n_segments * tiling.n_groups * tiling.n_tiles)
     sizes = np.int64(segment_rows), np.int32(n_segments), *map(np.int32, tiling.arguments)
     arguments = (codes, membership.offsets, np.int64(n), np.int32(codes.shape[1]), rows, np.int32(n_columns), *sizes)
@@ -81,14 +84,18 @@ class Tiling(NamedTuple):
 
 def tiling_of(membership, rows, n_segments) -> Tiling:
     """Return how `scatter_add` divides its work on CuPy's current device."""
+    sizes = rows.itemsize, membership.codes.itemsize
+    widths = membership.widths.astype(np.int64).tobytes()
+    return _chosen(widths, rows.shape[1], *sizes, n_segments, *_device())
+
+
+def _device() -> tuple[int, int]:
+    """Return how many bytes of shared memory a block of CuPy's current device may ask for, and its processors."""
     import cupy
 
     runtime, device = cupy.cuda.runtime, cupy.cuda.Device().id
     shared = runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, device)
-    processors = runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, device)
-    sizes = rows.itemsize, membership.codes.itemsize
-    widths = membership.widths.astype(np.int64).tobytes()
-    return _chosen(widths, rows.shape[1], *sizes, n_segments, max(shared, SHARED_BYTES), processors)
+    return max(shared, SHARED_BYTES), runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, device)
 
 
 class _Choice(NamedTuple):
@@ -178,8 +185,7 @@ def _laid(of, n_columns, size, code_size, group, tile, room) -> Tiling | None:
     by_rows = (ROW_BYTES - SECTOR) // size - tile
     if not each or by_codes < 0 or by_rows < 0:
         return None
-    lines = room // size - threads
-    lines //= pitch
+    lines = (room // size - threads) // pitch
     heights = _heights(of, group, per)
     if not ((heights <= lines) | (_heights(of, group, per, np.maximum) > lines)).all():
         return None
