@@ -110,7 +110,7 @@ def table(n, shape, dtype, code):
 
 
 def per_row(launched, shape, dtype, code):
-    """Sectors of codes and rows, wavefronts of shared memory, and those if no two words met in a bank: of a row more."""
+    """What a row more costs: sectors of codes and rows, wavefronts, and those if no two words met in a bank."""
     found = []
     for n in ROWS:
         sources._compiled.cache_clear()
@@ -227,12 +227,14 @@ def test_blocks_fit_in_shared_memory_and_in_what_is_on_its_way(shape, n_segments
     for size, code_size, shared in itertools.product((4, 8), (1, 2, 4), SHARED):
         of = chosen(shape, size, code_size, n_segments, shared, 128)
         assert (of.capacity + of.threads) * size + 2048 + 4096 <= shared << 10
-        assert -(-(-(-of.group // of.per)) // of.each) * of.lanes <= of.threads
+        bundles = -(-of.group // of.per)
+        assert -(-bundles // of.each) * of.lanes <= of.threads
         assert ((of.chunk - 1) * r + of.group) * code_size + 32 <= 2048
         assert ((of.chunk - 1) * n_columns + of.tile) * size + 32 <= 4096
         assert of.per == 1 or (of.per * of.tile <= of.pitch and of.pitch & (of.pitch - 1) == 0)
         assert of.per * of.tile <= of.lanes
-        assert of.n_groups * of.group >= r and of.n_tiles * of.tile >= n_columns
+        assert of.n_groups * of.group >= r
+        assert of.n_tiles * of.tile >= n_columns
 
 
 def test_a_few_large_partitions_do_not_narrow_the_tiles_of_all():
@@ -244,4 +246,5 @@ def test_a_few_large_partitions_do_not_narrow_the_tiles_of_all():
 
 def test_partitions_that_only_fit_in_narrow_tiles_are_in_shared_memory():
     of = chosen((20, 20 * 1500, 50), 8, 2, 8, 48, 128)
-    assert of.capacity >= 1500 * of.tile and of.tile < 16
+    assert of.capacity >= 1500 * of.tile
+    assert of.tile < 16
