@@ -23,7 +23,6 @@ from gpuensemble._kernels.cpu import slices as cpu_slices
 from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble._kernels.cuda import membership as cuda
-from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._kernels.cuda import slices as cuda_slices
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
@@ -257,10 +256,10 @@ def test_slices_of_two_have_the_same_bits(device, m, n, dtype):
     factor = rng.standard_normal((4, half)).astype(dtype)
     on_device = tuple(device.asarray(array) for array in (tensor, spectrum, basis))
     sums = cpu_pairs.pair_spectrum(tensor, spectrum, basis)
-    check(cuda_pairs.pair_spectrum(*on_device), sums, device, exact=True)
+    check(cuda_slices.pair_spectrum(*on_device), sums, device, exact=True)
     check(on_device[1], spectrum, device, exact=True)
     cpu_pairs.pair_tensor(spectrum, factor, tensor)
-    cuda_pairs.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
+    cuda_slices.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
     check(on_device[1], spectrum, device, exact=True)
     check(on_device[0], tensor, device, exact=True)
 
