@@ -86,20 +86,21 @@ struct Owned {
         if (any) pile(partitions);
     }
 
-    // Calls visit(cell, column of the group) for each cell.
+    // Calls visit(line, column of the group) for each cell.
     template <typename Visit>
-    __device__ void for_each_cell(const int* offsets, int pitch, Visit visit) const {
+    __device__ void for_each_cell(const int* offsets, Visit visit) const {
 #pragma unroll
         for (int e = 0; e < EACH; ++e)
 #pragma unroll 1
             for (int c = 0; c < static_cast<int>(width[e]); ++c)
-                visit((first[e] + c) * pitch + lane, offsets[partition[e]] - offsets[0] + c);
+                visit(first[e] + c, offsets[partition[e]] - offsets[0] + c);
     }
 
     // Adds rows to sums in shared memory. A hole goes to the cell `spare`, which costs no branch; the sums of EACH
     // partitions do not wait for one another.
     template <typename T, typename Code>
-    __device__ void add(const Code* codes, int r, const T* rows, int K, int count, T* cells, int pitch, int spare) const {
+    __device__ void add(const Code* codes, int r, const T* rows, int K, int count, T* cells, int pitch,
+                        int spare) const {
         for (int x = 0; x < count; ++x) {
             const T value = rows[x * K + k];
             int place[EACH];
@@ -118,7 +119,8 @@ struct Owned {
 
     // Adds rows to sums in device memory.
     template <typename T, typename Code>
-    __device__ void add_far(const Code* codes, int r, const T* rows, int K, int count, const int* offsets, T* sums) const {
+    __device__ void add_far(const Code* codes, int r, const T* rows, int K, int count, const int* offsets,
+                            T* sums) const {
         for (int x = 0; x < count; ++x)
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
@@ -176,9 +178,9 @@ __global__ void scatter_add(const Code* __restrict__ codes, const int* __restric
         const Owned<EACH> owned(offsets + i0, tiling, columns, partitions);
         const bool fits = static_cast<int64>(owned.height) * pitch <= capacity;
         T* sums = partial + (segment * offsets[r] + offsets[i0]) * K + k0 + owned.k;
-        owned.for_each_cell(offsets + i0, pitch, [&](int cell, int column) {
+        owned.for_each_cell(offsets + i0, [&](int line, int column) {
             if (fits)
-                cells[cell] = 0;
+                cells[line * pitch + owned.lane] = 0;
             else
                 sums[static_cast<int64>(column) * K] = 0;
         });
@@ -208,8 +210,8 @@ __global__ void scatter_add(const Code* __restrict__ codes, const int* __restric
                 owned.add_far(here, r, row, K, count, offsets + i0, sums);
         }
         if (!fits) continue;
-        owned.for_each_cell(offsets + i0, pitch, [&](int cell, int column) {
-            sums[static_cast<int64>(column) * K] = cells[cell];
+        owned.for_each_cell(offsets + i0, [&](int line, int column) {
+            sums[static_cast<int64>(column) * K] = cells[line * pitch + owned.lane];
         });
         // No barrier: a thread reads and clears no cell but its own.
     }
