@@ -1,6 +1,6 @@
 // Two stacked matrices whose Fourier slices are n x 2, on CUDA: Gram matrices of the slices, and products with factors.
 //
-// gpuensemble/_kernels/cuda/pairs.py compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/slices/pairs.py has
+// gpuensemble/_kernels/cuda/slices.py compiles this file with NVRTC and launches it; gpuensemble/_kernels/cpu/slices/pairs.py has
 // the same functions on the CPU, with the same bits: every operation is rounded once (--fmad=false), in the same order.
 // Every loop is a grid-stride loop: any grid gives the same result.
 

@@ -12,6 +12,7 @@ from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cpu.features import embedding as cpu_embedding
 from gpuensemble._kernels.cuda import embedding as cuda_embedding
 from gpuensemble._kernels.cuda import membership as cuda
+from gpuensemble._kernels.cuda import scatter as cuda_scatter
 
 # A floating sum over rows has a fixed shape, so that it has the same bits on every device: segments of at least
 # SEGMENT_ROWS rows, MAX_SEGMENTS of them at most, fewer where their sums together would pass MAX_PARTS numbers.
@@ -39,7 +40,8 @@ def scatter_add(m: Any, rows: Array) -> Array:
     """Return H.T @ rows."""
     n = len(m.codes)
     segments = min(MAX_SEGMENTS, n // SEGMENT_ROWS, MAX_PARTS // (m.n_columns * rows.shape[1]))
-    return _twin(m).scatter_add(m, rows, -(-n // max(1, segments)))
+    twin = cpu if device_of(m.codes) == "cpu" else cuda_scatter
+    return twin.scatter_add(m, rows, -(-n // max(1, segments)))
 
 
 def count(m: Any, labels: Array, weight: Array | None, n_clusters: int) -> Array:

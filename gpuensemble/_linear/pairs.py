@@ -7,7 +7,7 @@ from gpuensemble._array.devices import Array, device_of, namespace, on
 from gpuensemble._array.threads import over_spans
 from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
 from gpuensemble._kernels.cpu.slices import scaled
-from gpuensemble._kernels.cuda import pairs as cuda_pairs
+from gpuensemble._kernels.cuda import slices as cuda_slices
 from gpuensemble._linear.symmetric import SymmetricSequence
 from gpuensemble._linear.thresholding import shrink_symmetric
 
@@ -153,7 +153,7 @@ class SlicePairs:
         if len(like) != 2:
             raise ValueError(f"`like` must have the shape 2 x m x n, got {like.shape}.")
         xp, half = namespace(like), like.shape[2] // 2 + 1
-        self.kernels = cpu_pairs if device_of(like) == "cpu" else cuda_pairs
+        self.kernels = cpu_pairs if device_of(like) == "cpu" else cuda_slices
         self.length = like.shape[2]
         self.spectrum = xp.empty((2, like.shape[1], half), xp.result_type(like.dtype, "complex64"))
         self.basis = xp.zeros((2, half), "complex128")

@@ -56,7 +56,18 @@ class CountedKernel:
     def __init__(self, given, expression):
         self.expression = expression
         self.quick = ShimModule(**given).get_function(expression)
-        self.module, self.known, self.traffic = PtxModule(**given), {}, None
+        self.plain, self.known, self.traffic = PtxModule(**given).get_function(expression), {}, None
+
+    static_bytes = property(lambda self: self.plain.static_bytes)
+
+    @property
+    def max_dynamic_shared_size_bytes(self):
+        """Of the kernel, as its PTX says; both engines are told of another one."""
+        return self.plain.max_dynamic_shared_size_bytes
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, value):
+        self.quick.max_dynamic_shared_size_bytes = self.plain.max_dynamic_shared_size_bytes = value
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         """Runs the kernel, and says in `traffic` what it moved."""
@@ -68,7 +79,7 @@ class CountedKernel:
         self.quick(grid, block, args, shared_mem=shared_mem)
 
     def _counted(self, grid, block, args, shared_mem):
-        plain = self.module.get_function(self.expression)
+        plain = self.plain
         copies = [np.array(x) if isinstance(x, np.ndarray) else x for x in args]
         plain.batch, plain.seen = _Counting, _Seen(copies)
         plain(grid, block, copies, shared_mem=shared_mem)

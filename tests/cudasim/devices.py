@@ -174,6 +174,26 @@ class Device:
         NULL_LINES[self.id].done = NULL_LINES[self.id].time
 
 
+MULTI_PROCESSOR_COUNT, SHARED_OPTIN = 16, 97  # CUDA's numbers of attributes
+ATTRIBUTES = {MULTI_PROCESSOR_COUNT: 128, SHARED_OPTIN: 64 << 10}  # of every device
+
+
+def attribute(number, device):
+    return ATTRIBUTES[number]
+
+
+@contextlib.contextmanager
+def with_attributes(**values):
+    """Every device has other processors, or other shared memory that a block may ask for, inside of this context."""
+    before = ATTRIBUTES.copy()
+    numbers = {"processors": MULTI_PROCESSOR_COUNT, "shared": SHARED_OPTIN}
+    ATTRIBUTES.update({numbers[name]: value for name, value in values.items()})
+    try:
+        yield
+    finally:
+        ATTRIBUTES.update(before)
+
+
 def get_current_stream(device_id=-1):
     return CURRENT.streams[CURRENT.device if device_id < 0 else device_id]
 

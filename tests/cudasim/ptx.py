@@ -16,6 +16,7 @@ from cudasim.opcodes import DTYPES, SHARED_WINDOW, WARP, lookup
 from cudasim.traffic import Traffic
 
 LANES = 4096  # that run at once, at most, unless one block has more
+SHARED_BYTES = 48 << 10  # of a block, static and dynamic, unless a kernel asks for more
 GARBAGE = 0xA5  # in every byte of fresh registers and shared memory
 SHARED_ALIGNMENT = 16  # of dynamic shared memory and of the shared memory of a block
 FIRST_ADDRESS, ALIGNMENT, GUARD = 0x7F0000000000, 512, 4096  # of array arguments; CuPy's allocator aligns to 512
@@ -48,7 +49,6 @@ class PtxFunction:
     `shared_accesses` that of shared memory.
     """
 
-    max_dynamic_shared_size_bytes = 48 * 1024
     batch: type  # what runs some blocks: Batch, or one that counts
 
     def __init__(self, ptx, name):
@@ -59,6 +59,7 @@ class PtxFunction:
         self._tell(Traffic())
         self.parameters = _parameters(header[1])
         self.shared, self.static_bytes = _shared_layout(text, body)
+        self.max_dynamic_shared_size_bytes = SHARED_BYTES - self.static_bytes
         self.registers, self.labels, self.statements = _parse(body)
         breaks = {s.at + 1 for s in self.statements if s.role} | {s.at for s in self.statements if s.role == "sync"}
         self.leaders = sorted({0, *self.labels.values(), *breaks} - {len(self.statements)})

@@ -25,6 +25,7 @@ CHECKED = (
     "-fno-sanitize-recover=all",
 )
 ALIGNMENT = 256  # of device memory
+SHARED_BYTES = 48 << 10  # of a block, unless a kernel asks for more
 RED_ZONE = 1 << 20  # between two arrays, so that an overrun of one does not end in another
 GARBAGE = 0xA5
 MAX_THREADS, STACK = 1024, 64 << 10  # of a block, and the bytes of each: as in shim.cpp
@@ -81,10 +82,14 @@ class ShimKernel:
         self.parameters = self._kernel.parameters[: self._kernel.n_parameters]
         self.checked = checked
         self.order = order
+        self.max_dynamic_shared_size_bytes = SHARED_BYTES
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         """Run the kernel; a `ShimError` says what it did wrong, and leaves the arrays as they were."""
         self._check(args)
+        if shared_mem > self.max_dynamic_shared_size_bytes:
+            most = self.max_dynamic_shared_size_bytes
+            raise ShimError(f"shared memory: {self.name}: {shared_mem} dynamic bytes, not 0 to {most}")
         arrays = {i: value for i, value in enumerate(args) if isinstance(value, np.ndarray)}
         written = {i for i in arrays if not self.parameters[i].is_const}
         arena = _arena(arrays)

@@ -329,6 +329,9 @@ class Standin(_Namespace):
             runtime=types.SimpleNamespace(
                 getDeviceCount=devices.count,
                 memGetInfo=lambda: (1 << 33, 1 << 34),
+                cudaDevAttrMultiProcessorCount=devices.MULTI_PROCESSOR_COUNT,
+                cudaDevAttrMaxSharedMemoryPerBlockOptin=devices.SHARED_OPTIN,
+                deviceGetAttribute=devices.attribute,
                 getDeviceProperties=lambda index: {"name": b"stand-in"},
                 driverGetVersion=lambda: 0,
                 runtimeGetVersion=lambda: 0,
@@ -372,6 +375,17 @@ class _Kernel:
 
     def __init__(self, function):
         self.function = function
+
+    @property
+    def max_dynamic_shared_size_bytes(self):
+        return self.function.max_dynamic_shared_size_bytes
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, value):
+        static = getattr(self.function, "static_bytes", 0)  # an engine that compiles no PTX does not know
+        if not 0 <= value <= devices.ATTRIBUTES[devices.SHARED_OPTIN] - static:
+            raise ValueError(f"CUDA_ERROR_INVALID_VALUE: {value} bytes beside {static} static ones")
+        self.function.max_dynamic_shared_size_bytes = value
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         self.function(grid, block, tuple(map(self._argument, args)), shared_mem=shared_mem)

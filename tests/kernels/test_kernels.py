@@ -23,7 +23,6 @@ from gpuensemble._kernels.cpu import slices as cpu_slices
 from gpuensemble._kernels.cpu.slices import pairs as cpu_pairs
 from gpuensemble._kernels.cuda import lta as cuda_lta
 from gpuensemble._kernels.cuda import membership as cuda
-from gpuensemble._kernels.cuda import pairs as cuda_pairs
 from gpuensemble._kernels.cuda import slices as cuda_slices
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
@@ -257,10 +256,10 @@ def test_slices_of_two_have_the_same_bits(device, m, n, dtype):
     factor = rng.standard_normal((4, half)).astype(dtype)
     on_device = tuple(device.asarray(array) for array in (tensor, spectrum, basis))
     sums = cpu_pairs.pair_spectrum(tensor, spectrum, basis)
-    check(cuda_pairs.pair_spectrum(*on_device), sums, device, exact=True)
+    check(cuda_slices.pair_spectrum(*on_device), sums, device, exact=True)
     check(on_device[1], spectrum, device, exact=True)
     cpu_pairs.pair_tensor(spectrum, factor, tensor)
-    cuda_pairs.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
+    cuda_slices.pair_tensor(on_device[1], device.asarray(factor), on_device[0])
     check(on_device[1], spectrum, device, exact=True)
     check(on_device[0], tensor, device, exact=True)
 
@@ -333,21 +332,6 @@ def test_counts_take_two_launches_and_no_upload(device):
         with counted() as found:
             call()
         assert (found.launches, found.kernels, found.reads, found.up) == (2, 1, 0, 0)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("segment_rows", "n_columns"), [(20, 3), (7, 19), (16, 40)])
-def test_scatter_add_has_the_same_bits_in_segments(device, dtype, segment_rows, n_columns):
-    rng = np.random.default_rng(segment_rows)
-    widths = [3, 9, 2, 250, 4, 4, 5]
-    codes = random_codes(rng, 50, widths)
-    rows = rng.standard_normal((50, n_columns)).astype(dtype)
-    here, there = membership(np, codes, widths), membership(device, codes, widths)
-    expected = cpu.scatter_add(here, rows, segment_rows)
-    with counted() as found:
-        sums = cuda.scatter_add(there, device.asarray(rows), segment_rows)
-    check(sums, expected, device, exact=True)
-    assert (found.launches, found.reads, found.up) == (2, 0, rows.nbytes)
 
 
 # ------------------------------------------------------------------------------------------------ slices

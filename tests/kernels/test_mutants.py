@@ -145,15 +145,15 @@ def run_count(kernel, n, sizes, group, K, capacity, counter, code, moves=False, 
     return [(out, np.concatenate([*want, seen @ (change * mass[:, None])] if masses else want).astype(np.uint64))]
 
 
-def run_scatter_add(kernel, n, sizes, K, segment_rows, tiling, T, code):
-    """`tiling` is group, tile, lanes, chunk and capacity."""
+def run_scatter_add(kernel, n, sizes, K, segment_rows, threads, tiling, T, code):
+    """`tiling` is group, tile, per, lanes, pitch, chunk and capacity."""
     codes, offsets, onehot = ensemble(n, sizes, code)
     rows = np.random.default_rng(4).standard_normal((n, K)).astype(C_TYPES[T])
     n_segments = -(-n // segment_rows)
     partial_sums = empty((n_segments, offsets[-1], K), rows.dtype)
     counts = (np.int64(segment_rows), np.int32(n_segments), *map(np.int32, tiling))
     args = (codes, offsets, np.int64(n), np.int32(len(sizes)), rows, np.int32(K), *counts, partial_sums)
-    kernel((2,), (256,), args, shared_mem=(tiling[-1] + 256) * rows.itemsize)
+    kernel((2,), (threads,), args, shared_mem=(tiling[-1] + threads) * rows.itemsize)
     each = onehot[:, :, None] * rows[:, None, :]
     return [(partial_sums, np.stack([in_order(each[at : at + segment_rows]) for at in range(0, n, segment_rows)]))]
 
@@ -445,18 +445,38 @@ CASES = {
         ),
     },
     "scatter_add": {
-        "scatter_add<double, unsigned char, 2>": partial(
+        "scatter_add<double, unsigned char, 2, 256>": partial(  # one slot of the first group is in device memory
             run_scatter_add,
             n=50,
             sizes=[3, 4, 9, 2, 2, 3, 2],
             K=11,
             segment_rows=20,
-            tiling=(3, 6, 8, 7, 48),
+            threads=256,
+            tiling=(5, 6, 2, 16, 16, 7, 160),
             T="double",
             code="unsigned char",
         ),
-        "scatter_add<float, int, 1>": partial(
-            run_scatter_add, n=33, sizes=[3, 2], K=5, segment_rows=40, tiling=(1, 5, 8, 16, 15), T="float", code="int"
+        "scatter_add<float, int, 1, 256>": partial(
+            run_scatter_add,
+            n=33,
+            sizes=[3, 2],
+            K=5,
+            segment_rows=40,
+            threads=256,
+            tiling=(1, 5, 1, 32, 5, 16, 15),
+            T="float",
+            code="int",
+        ),
+        "scatter_add<double, unsigned short, 4, 512>": partial(
+            run_scatter_add,
+            n=25,
+            sizes=[3, 2, 4, 2, 3, 2],
+            K=40,
+            segment_rows=25,
+            threads=512,
+            tiling=(6, 18, 1, 32, 18, 6, 288),
+            T="double",
+            code="unsigned short",
         ),
     },
     "add_parts": {
@@ -702,23 +722,36 @@ MUTANTS = [
     ("uninitialised", "scatter_add", "static_cast<int>(last - x) : chunk", "chunk : chunk"),
     # which cells a thread owns
     ("race", "scatter_add", "any = mine < stride &&", "any = mine <= stride &&"),
-    ("race", "scatter_add", "stride && k < columns;", "stride && k <= columns;"),
+    ("race", "scatter_add", "slot < of.per && k < columns;", "slot < of.per && k <= columns;"),
+    ("race", "scatter_add", "slot < of.per && k", "k"),
     ("out of bounds", "scatter_add", "any && other < partitions", "any"),
-    ("race", "scatter_add", "mine = threadIdx.x / lanes", "mine = threadIdx.x / lanes / 2"),
-    ("wrong result", "scatter_add", "(partitions + EACH - 1) / EACH", "partitions / EACH"),
-    ("race", "scatter_add", "+ k : spare;", "+ k : 0;"),
+    ("race", "scatter_add", "mine = threadIdx.x / of.lanes", "mine = threadIdx.x / of.lanes / 2"),
+    ("wrong result", "scatter_add", "of.per + EACH - 1) / EACH", "of.per) / EACH"),
+    ("wrong result", "scatter_add", "((partitions + of.per - 1) / of.per +", "(partitions / of.per +"),
+    ("race", "scatter_add", "k = lane % of.tile;", "k = lane;"),
+    ("wrong result", "scatter_add", "const int slot = lane / of.tile;", "const int slot = 0;"),
+    ("wrong result", "scatter_add", "if (there) pile(other);", ""),
+    ("out of bounds", "scatter_add", "if (any) pile(partitions);", ""),
+    ("wrong result", "scatter_add", "visit(first[e] + c,", "visit(first[e],"),
+    ("race", "scatter_add", "= cells[line * pitch + owned.lane];", "= cells[line * pitch + owned.k];"),
+    ("race", "scatter_add", "offsets[partition[e]] - offsets[0] + c)", "c)"),
+    ("race", "scatter_add", "+ lane : spare;", "+ k : spare;"),
+    ("race", "scatter_add", "+ lane : spare;", "+ lane : 0;"),
     ("out of bounds", "scatter_add", "if (code < width[e]) sums", "sums"),
+    ("race", "scatter_add", "static_cast<int64>(offsets[partition[e]] - offsets[0]) + code", "code"),
     ("wrong result", "scatter_add", "int x = 0; x < count; ++x) {", "int x = count - 1; x >= 0; --x) {"),
     # its tasks and sums
-    ("uninitialised", "scatter_add", "cell += THREADS) cells[cell] = 0;", "cell += THREADS) {}"),
-    ("uninitialised", "scatter_add", "cells[capacity + threadIdx.x] = 0;", ""),
-    ("uninitialised", "scatter_add", "sums[cell / columns * K + cell % columns] = 0;", "{}"),
-    ("race", "scatter_add", "tile <= capacity;", "tile <= capacity + 60;"),
+    ("uninitialised", "scatter_add", "cells[line * pitch + owned.lane] = 0;", "{}"),
+    ("uninitialised", "scatter_add", "cells[spare] = 0;", ""),
+    ("uninitialised", "scatter_add", "sums[static_cast<int64>(column) * K] = 0;", "{}"),
+    ("race", "scatter_add", "* pitch <= capacity;", "* pitch <= capacity + 64;"),
+    ("wrong result", "scatter_add", "if (!fits) continue;", "{}"),
+    ("race", "scatter_add", "+ k0 + owned.k;", "+ k0;"),
     ("out of bounds", "scatter_add", "n - first < segment_rows ? n : first", "first"),
     ("wrong result", "scatter_add", "task += gridDim.x", "task += 2 * gridDim.x"),
     ("wrong result", "scatter_add", "segment * offsets[r]", "segment * offsets[r - 1]"),
-    ("race", "scatter_add", "if (cell % tile < columns) sums", "sums"),
-    ("race", "scatter_add", "if (!fits) continue;\n        __syncthreads();", "if (!fits) continue;"),
+    ("out of bounds", "scatter_add", "r - i0 < group ? r - i0 : group", "group"),
+    ("race", "scatter_add", "K - k0 < tile ? K - k0 : tile", "tile"),
     # add_parts
     ("wrong result", "add_parts", "T sum = parts[j];", "T sum = 0;"),
     ("wrong result", "add_parts", "int s = 1; s < n_parts; ++s", "int s = n_parts - 1; s > 0; --s"),

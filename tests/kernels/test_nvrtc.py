@@ -10,7 +10,7 @@ import pytest
 
 from cudasim import nvrtc
 from cudasim.ptx import PtxFunction
-from gpuensemble._kernels.cuda import embedding, slices
+from gpuensemble._kernels.cuda import embedding, scatter, slices
 from gpuensemble._kernels.cuda.source import source
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
@@ -79,10 +79,15 @@ EMBEDDING = tuple(
 FLAGS = ("false, false", "false, true", "true, false", "true, true")  # of moves and masses
 COUNTS = tuple(f"count<{counter}, {code}, {flags}>" for counter in COUNTERS for code in CODES for flags in FLAGS)
 PARTS = tuple(f"add_parts<{kind}>" for kind in FLOATS)
-SCATTER = tuple(f"scatter_add<{kind}, {code}, {each}>" for kind in FLOATS for code in CODES for each in range(1, 5))
+SCATTER = tuple(
+    f"scatter_add<{kind}, {code}, {each}, {threads}>"
+    for kind in FLOATS
+    for code in CODES
+    for each, threads in scatter.SHAPES
+)
 COVERING = {
     "membership.cu": covering_instantiations(),
-    "scatter.cu": (*SCATTER[::5], *PARTS),
+    "scatter.cu": (*SCATTER[::4], *PARTS),
     "counts.cu": COUNTS[::5],
     "relabel.cu": RELABEL[::5],
     "pricing.cu": (*PRICING, "take"),
@@ -173,6 +178,17 @@ def test_the_largest_block_of_orthogonalise_has_registers_enough(case):
 def test_a_block_of_embedded_rows_has_registers_enough(case):
     for kernel in nvrtc.usage(compile(case).log).values():
         assert -(-kernel.registers // 8) * 8 * embedding.THREADS <= 65536
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_block_of_scatter_add_has_registers_enough(arch):
+    compiled = nvrtc.compile(source("scatter.cu"), SCATTER, arch)
+    usage = nvrtc.usage(compiled.log)
+    for expression, name in compiled.lowered.items():
+        threads = int(expression.rstrip(">").split(",")[-1])
+        assert -(-usage[name].registers // 8) * 8 * threads <= 65536, expression
+        assert (usage[name].stack, usage[name].spill_stores) == (0, 0), expression
 
 
 @needs_nvrtc

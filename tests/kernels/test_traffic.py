@@ -58,45 +58,6 @@ def test_assign_reads_the_table_in_whole_sectors(launched, dtype, n_columns):
     assert found <= m.codes.size * -(-n_columns * table.itemsize // 32)
 
 
-@pytest.mark.parametrize(("r", "n_columns"), [(20, 6), (50, 10), (64, 16)])
-def test_scatter_add_reads_codes_and_rows_once(launched, monkeypatch, r, n_columns):
-    monkeypatch.setattr(cuda, "FULL", 1)  # as if there were segments enough to fill a device
-    m, rows = ensemble(400, [4] * r), array(400, n_columns)
-    cuda.scatter_add(m, rows, 400)
-    (kernel,) = launched
-    found = sectors(kernel.loads, 0) + sectors(kernel.loads, 4)
-    assert found <= 1.1 * (m.codes.nbytes + rows.nbytes) / 32
-
-
-def needed(shape, itemsize, step):
-    """The sectors that blocks need which have `step` neighbouring columns of an array each, rows apart."""
-    place = np.arange(np.prod(shape)).reshape(shape) * itemsize // 32
-    return sum(len(np.unique(place[:, at : at + step])) for at in range(0, shape[1], step))
-
-
-@pytest.mark.parametrize(("width", "n_columns"), [(10, 10), (20, 20), (100, 50)])
-def test_scatter_add_reads_no_sector_that_a_block_does_not_need(launched, width, n_columns):
-    m, rows = ensemble(100, [width] * 50), array(100, n_columns)
-    cuda.scatter_add(m, rows, 100)
-    tiling = cuda._tiling(m, rows, 1)
-    n_groups, n_tiles = -(-50 // tiling.group), -(-n_columns // tiling.tile)
-    chunks = -(-100 // tiling.chunk)  # may share a sector with the next
-    tasks = n_groups * n_tiles
-    assert tiling.group < 50
-    (kernel,) = launched
-    assert sectors(kernel.loads, 0) <= n_tiles * needed((100, 50), 1, tiling.group) + tasks * chunks
-    assert sectors(kernel.loads, 4) <= n_groups * needed((100, n_columns), 8, tiling.tile) + tasks * chunks
-
-
-@pytest.mark.parametrize("n_columns", [10, 16, 50])
-def test_sums_of_scatter_add_meet_in_no_bank(launched, n_columns):
-    m, rows = ensemble(100, [10] * 20), array(100, n_columns)
-    cuda.scatter_add(m, rows, 100)
-    (kernel,) = launched
-    wavefronts = sum(access.wavefronts for access in kernel.shared_accesses)
-    assert 0 < wavefronts <= 1.05 * sum(access.ideal_wavefronts for access in kernel.shared_accesses)
-
-
 def counts(n, widths, n_clusters):
     """Count so many rows, with random labels."""
     import cupy

@@ -1,6 +1,4 @@
-"""This launches membership.cu, counts.cu and scatter.cu of kernels/: the names and bits of cpu/membership.py."""
-
-from typing import NamedTuple
+"""This launches membership.cu and counts.cu of kernels/: the names and bits of cpu/membership.py."""
 
 import numpy as np
 
@@ -13,13 +11,9 @@ REUSE = 2  # how often a block of assign_tiled must use a row of the table
 COUNT_THREADS = 256  # of a block of count; also the most partitions in one of its groups
 COUNT_BLOCKS = 512  # of its grid, at most, as long as each group has one: they fill a device
 WORTH = 4  # labels that a block of count has for each of its cells
-SUM_THREADS, CODE_SLOTS, ROW_SLOTS = 256, 8, 4  # of scatter_add, as in its file
-MOST_EACH = 4  # partitions of a thread of scatter_add
-BUSY = 128  # its threads that hide the way to shared memory and back; where there are more, each has more partitions
 PAIR_THREADS = 256  # of a block of coassociation: 16 x 16 pairs
 SHARED_BYTES = 48 * 1024  # of a block, what every device has
 SECTOR = 32  # bytes of a memory sector: rows of a padded table start on one
-BANKS = 128  # bytes that shared memory gives at a time
 FULL = 128  # blocks that fill a device: about as many as it has processors
 CODE = {"uint8": "unsigned char", "uint16": "unsigned short", "int32": "int"}  # of C
 
@@ -155,58 +149,6 @@ def _count_grid(n, cells, group, capacity):
     return max(1, min(worth, -(-COUNT_BLOCKS // n_groups))), grid(n_groups)
 
 
-def scatter_add(membership, rows, segment_rows):
-    """Return H.T @ rows: segments of `segment_rows` rows are summed in ascending order, then added up in that order."""
-    import cupy
-
-    n, n_columns = rows.shape
-    n_segments = -(-n // segment_rows)
-    partial = cupy.empty((n_segments, membership.n_columns, n_columns), rows.dtype)
-    tiling = _tiling(membership, rows, n_segments)
-    n_blocks = n_segments * -(-len(membership.widths) // tiling.group) * -(-n_columns // tiling.tile)
-    _launch(
-        f"scatter_add<{TYPE[rows.dtype.name]}, {{code}}, {tiling.each}>",
-        n_blocks,
-        SUM_THREADS,
-        membership,
-        (rows, np.int32(n_columns), np.int64(segment_rows), np.int32(n_segments), *map(np.int32, tiling[1:]), partial),
-        shared_mem=(tiling.capacity + SUM_THREADS) * rows.itemsize,
-        file="scatter.cu",
-    )
-    return partial[0] if n_segments == 1 else _added(partial)
-
-
-class _Tiling(NamedTuple):
-    """This says how `scatter_add` divides its work among blocks."""
-
-    each: int  # partitions of a thread
-    group: int  # partitions of a block
-    tile: int  # columns of a block
-    lanes: int  # threads of a partition
-    chunk: int  # rows that are in shared memory at a time
-    capacity: int  # sums that are there
-
-
-def _tiling(membership, rows, n_segments):
-    """Return how `scatter_add` divides its work: tiles as wide as shared memory's banks, and partitions that fit.
-
-    There are fewer partitions where the grid would not fill a device.
-    """
-    r, n_columns, size = len(membership.widths), rows.shape[1], rows.itemsize
-    n_tiles = -(-n_columns * size // BANKS)
-    tile = -(-n_columns // n_tiles)
-    lanes = 1 << (tile - 1).bit_length()
-    staged = SUM_THREADS * (CODE_SLOTS * membership.codes.itemsize + (ROW_SLOTS + 1) * size)
-    cells = membership.widths * tile
-    most = min(MOST_EACH * SUM_THREADS // lanes, r * n_segments * n_tiles // FULL)
-    group = _group(cells, (SHARED_BYTES - staged) // size, most)
-    by_codes = (CODE_SLOTS * SUM_THREADS - SECTOR - group) // r
-    by_rows = (ROW_SLOTS * SUM_THREADS - SECTOR - tile) // n_columns
-    capacity = min((SHARED_BYTES - staged) // size, _largest(cells, group))
-    each = min(MOST_EACH, max(1, group * lanes // BUSY))
-    return _Tiling(each, group, tile, lanes, 1 + min(by_codes, by_rows), capacity)
-
-
 def _group(cells, capacity, most):
     """Return how many neighbouring partitions a block takes: their cells fit, unless a single one has too many."""
     fitting = capacity * len(cells) // int(np.minimum(cells, capacity).sum())
@@ -224,17 +166,6 @@ def _group(cells, capacity, most):
 def _largest(cells, group):
     """Return how many cells the largest group of so many partitions has."""
     return int(np.add.reduceat(cells, np.arange(0, len(cells), group)).max())
-
-
-def _added(parts):
-    """Return the sum over the first axis, in ascending order."""
-    import cupy
-
-    out = cupy.empty(parts.shape[1:], parts.dtype)
-    kernel = function(f"add_parts<{TYPE[out.dtype.name]}>", "scatter.cu")
-    blocks = grid(-(-out.size // SUM_THREADS))
-    kernel((blocks,), (SUM_THREADS,), (parts, np.int64(out.size), np.int32(len(parts)), out))
-    return out
 
 
 def coassociation(membership, begin, end, penalty, dtype):

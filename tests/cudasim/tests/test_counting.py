@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cudasim import flops, nvrtc, standin
+from cudasim import devices, flops, nvrtc, standin
 from cudasim.counting import LAUNCHES, CountedModule, Traffic
 from cudasim.shim import ShimModule, gxx
 from cudasim.tally import counted
@@ -20,8 +20,14 @@ __global__ void scale(const T* in, T* out, int n, int stride) {
 }
 __global__ void same(const double* in, double* out) { out[threadIdx.x] = in[0]; }
 __global__ void total(const int* in, int* out) { atomicAdd(out, in[threadIdx.x]); }
+__global__ void turn(int* out) {
+    __shared__ int near[1024];
+    near[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = near[blockDim.x - 1 - threadIdx.x];
+}
 """
-NAMES = ("scale<double>", "same", "total")
+NAMES = ("scale<double>", "same", "total", "turn")
 
 
 def launched(name, grid, block, *args):
@@ -101,3 +107,19 @@ def test_library_calls_have_the_operations_of_their_shapes():
 
 def test_integers_have_no_operations():
     assert flops.of("add", [np.arange(4)], [np.arange(4)]) == (0, 64)
+
+
+def test_shared_memory_beyond_48_kb_is_asked_for():
+    with standin.installed(CountedModule) as cupy:
+        kernel = cupy.RawModule(code=SOURCE, options=("-std=c++17",), name_expressions=NAMES).get_function("turn")
+        launch = ((1,), (32,), (cupy.zeros(32, "int32"),))
+        kernel(*launch, shared_mem=(48 << 10) - 4096)  # beside 4096 static bytes
+        with pytest.raises(ValueError, match="too many"):
+            kernel(*launch, shared_mem=(48 << 10) - 4095)
+        with devices.with_attributes(shared=99 << 10):
+            with pytest.raises(ValueError, match="CUDA_ERROR_INVALID_VALUE"):
+                kernel.max_dynamic_shared_size_bytes = (99 << 10) - 4095
+            kernel.max_dynamic_shared_size_bytes = (99 << 10) - 4096
+            kernel(*launch, shared_mem=(99 << 10) - 4096)
+            with pytest.raises(ValueError, match="too many"):
+                kernel(*launch, shared_mem=(99 << 10) - 4095)

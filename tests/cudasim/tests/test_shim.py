@@ -217,6 +217,10 @@ def test_limits_of_a_launch():
     ]:
         with pytest.raises(ShimError, match=f"^{kind}: nothing"):
             kernel(grid, block, (), shared_mem=shared)
+    kernel.max_dynamic_shared_size_bytes = 99 << 10
+    kernel((1,), (1,), (), shared_mem=99 << 10)
+    with pytest.raises(ShimError, match=r"^shared memory: nothing: .* not 0 to 101376"):
+        kernel((1,), (1,), (), shared_mem=(99 << 10) + 1)
 
 
 @pytest.mark.parametrize(

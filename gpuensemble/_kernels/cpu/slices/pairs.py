@@ -1,8 +1,8 @@
 """This works on two stacked matrices, with Fourier slices of m x 2; it is the CPU's twin of kernels/pairs.cu.
 
 `pair_spectrum` transforms some rows at a time and adds up the 2 x 2 Gram matrices of all slices while the rows are in
-the cache; `pair_tensor` multiplies by 2 x 2 factors on the way back. Both have the names of cuda/pairs.py, and the bits
-of their twins but for the Fourier transform, which is NumPy's here and cuFFT's there.
+the cache; `pair_tensor` multiplies by 2 x 2 factors on the way back. Both have names of cuda/slices.py, and the bits of
+their twins but for the Fourier transform, which is NumPy's here and cuFFT's there.
 """
 
 import numpy as np
