@@ -56,18 +56,9 @@ class CountedKernel:
     def __init__(self, given, expression):
         self.expression = expression
         self.quick = ShimModule(**given).get_function(expression)
-        self.plain, self.known, self.traffic = PtxModule(**given).get_function(expression), {}, None
-
-    static_bytes = property(lambda self: self.plain.static_bytes)
-
-    @property
-    def max_dynamic_shared_size_bytes(self):
-        """Of the kernel, as its PTX says; both engines are told of another one."""
-        return self.plain.max_dynamic_shared_size_bytes
-
-    @max_dynamic_shared_size_bytes.setter
-    def max_dynamic_shared_size_bytes(self, value):
-        self.quick.max_dynamic_shared_size_bytes = self.plain.max_dynamic_shared_size_bytes = value
+        self.module, self.known, self.traffic = PtxModule(**given), {}, None
+        plain = self.module.get_function(expression)
+        self.static_bytes, self.max_dynamic_shared_size_bytes = plain.static_bytes, plain.max_dynamic_shared_size_bytes
 
     def __call__(self, grid, block, args, *, shared_mem=0):
         """Runs the kernel, and says in `traffic` what it moved."""
@@ -76,10 +67,12 @@ class CountedKernel:
             self.known[key] = self._counted(grid, block, args, shared_mem)
         self.traffic = self.known[key]
         LAUNCHES.append((self.expression.split("<")[0], self.traffic))
+        self.quick.max_dynamic_shared_size_bytes = self.max_dynamic_shared_size_bytes
         self.quick(grid, block, args, shared_mem=shared_mem)
 
     def _counted(self, grid, block, args, shared_mem):
-        plain = self.plain
+        plain = self.module.get_function(self.expression)  # its own: several threads may count at the same time
+        plain.max_dynamic_shared_size_bytes = self.max_dynamic_shared_size_bytes
         copies = [np.array(x) if isinstance(x, np.ndarray) else x for x in args]
         plain.batch, plain.seen = _Counting, _Seen(copies)
         plain(grid, block, copies, shared_mem=shared_mem)
