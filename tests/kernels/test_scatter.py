@@ -164,11 +164,18 @@ ONCE = {
     (100, 10_000, 10, "float32", "uint16"): 227,
 }
 
+TYPES = [(dtype, code) for dtype in ("float32", "float64") for code in ("uint8", "uint16")]
+
 
 @needs_nvrtc
-@pytest.mark.parametrize("code", ["uint8", "uint16"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "code"),
+    [
+        pytest.param(shape, *types, marks=() if i % len(TYPES) == j else pytest.mark.exhaustive, id=f"{shape}-{types}")
+        for i, shape in enumerate(SHAPES)
+        for j, types in enumerate(TYPES)
+    ],
+)
 def test_few_more_sectors_than_any_tiling_needs(launched, shape, dtype, code):
     sizes = np.dtype(dtype).itemsize, np.dtype(code).itemsize
     for shared in SHARED:
