@@ -26,3 +26,17 @@ def device(request, monkeypatch):
     monkeypatch.setattr(source, "MAX_BLOCKS", 2)
     with standin.installed(ENGINES[request.param]) as module:
         yield module
+
+
+@pytest.fixture
+def launched():
+    """The kernels that were launched, with their traffic, while the stand-in is CuPy."""
+    kernels = []
+
+    class Recorded(PtxModule):
+        def get_function(self, expression):
+            kernels.append(super().get_function(expression))
+            return kernels[-1]
+
+    with standin.installed(Recorded):
+        yield kernels

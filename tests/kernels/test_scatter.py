@@ -9,8 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
-from cudasim import devices, nvrtc, standin
-from cudasim.ptx import PtxModule
+from cudasim import devices, nvrtc
 from cudasim.tally import counted
 from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cuda import scatter
@@ -82,20 +81,6 @@ def test_a_partition_that_is_too_large_is_summed_in_device_memory(device):
 
 
 # ------------------------------------------------------------------------------------------------ what is read
-
-
-@pytest.fixture
-def launched():
-    """The kernels that were launched, with their traffic, while the stand-in is CuPy."""
-    kernels = []
-
-    class Recorded(PtxModule):
-        def get_function(self, expression):
-            kernels.append(super().get_function(expression))
-            return kernels[-1]
-
-    with standin.installed(Recorded):
-        yield kernels
 
 
 def table(n, shape, dtype, code):

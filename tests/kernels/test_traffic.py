@@ -3,27 +3,12 @@
 import numpy as np
 import pytest
 
-from cudasim import nvrtc, standin
-from cudasim.ptx import PtxModule
+from cudasim import nvrtc
 from gpuensemble._kernels import kmeans
 from gpuensemble._kernels.cuda import membership as cuda
 from support import membership, random_codes
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
-
-
-@pytest.fixture
-def launched():
-    """The kernels that were launched, with their traffic, while the stand-in is CuPy."""
-    kernels = []
-
-    class Recorded(PtxModule):
-        def get_function(self, expression):
-            kernels.append(super().get_function(expression))
-            return kernels[-1]
-
-    with standin.installed(Recorded):
-        yield kernels
 
 
 def sectors(accesses, argument):
