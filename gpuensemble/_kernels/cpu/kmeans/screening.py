@@ -12,7 +12,7 @@ from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.kmeans import short
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, three_least
 from gpuensemble._kernels.cpu.rows import assign_rows
-from gpuensemble._kernels.cpu.tiles import LINE, aligned, padded
+from gpuensemble._kernels.cpu.tiles import LINE, aligned
 
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
 LINES = 3  # of a row of the table: of fewer, 16 bits take nothing off
@@ -46,7 +46,7 @@ def cells_of(table):
 
 def room_for(shortened):
     """Make room for the sums of a block of rows in units: of the table and of partitions."""
-    return tuple(aligned((BLOCK, padded(shortened.table.shape[1], np.int32)), np.int32) for _ in "tp")
+    return tuple(aligned((BLOCK, shortened.table.shape[1]), np.int32) for _ in "tp")
 
 
 @kernel
