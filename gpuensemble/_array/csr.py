@@ -171,11 +171,13 @@ def _floating(values: Array) -> Array:
     return values if values.dtype.name in checks.FLOATS else values.astype("float64")
 
 
-def columns(X: Any, chosen: Array) -> Any:
-    """Return the named columns, which are in ascending order, of a dense array or a `Csr`."""
-    return (
-        X.columns(chosen) if isinstance(X, Csr) else namespace(X).take(X, chosen, axis=1)
-    )  # by rows, unlike X[:, chosen]
+def columns(X: Any, chosen: Array, out: Array | None = None) -> Any:
+    """Return the named columns, which are in ascending order, of a dense array or a `Csr`; `out` has room for them."""
+    if isinstance(X, Csr):
+        return X.columns(chosen)
+    if out is None:
+        return namespace(X).take(X, chosen, axis=1)  # by rows, unlike X[:, chosen]
+    return np.take(X, chosen, axis=1, out=out, mode="clip")  # no column is beyond the last: to look would take a copy
 
 
 def cast(X: Any, dtype: Any) -> Any:

@@ -16,7 +16,7 @@ from sklearn.preprocessing import normalize
 
 import gpuensemble as ge
 from cudasim.tally import counted
-from gpuensemble._array import csr
+from gpuensemble._array import csr, random
 from gpuensemble._array.devices import namespace, to_host
 from gpuensemble._kmeans.features import batches
 from gpuensemble._kmeans.features import seeding as feature_seeding
@@ -338,6 +338,27 @@ def test_sub_views_use_each_column_as_often_as_any_other():
     assert used == 15
     rows = np.concatenate([np.flatnonzero((part.parts[0] == 2).any(1)) for part in parts])
     assert sorted(np.bincount(rows).tolist()) == [2] * 6 + [3]
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_sub_views_of_a_dense_view_are_one_piece_of_memory(distance):
+    X = np.random.default_rng(0).random((30, 10))
+    found = views.subviews([views.View(X, None)], views.Recipe(3, 0.5, distance), np.random.default_rng(0))
+    mean, pieces = X.mean(0) if distance == "sqeuclidean" else 0, set()
+    for part, chosen in zip(found, random.deal(10, 5, 3, np.random.default_rng(0)), strict=True):
+        own, short = part.parts[0], part.short[0]
+        np.testing.assert_allclose(own, (X - mean)[:, chosen], atol=1e-15)
+        assert (short is None) == (distance == "kl")
+        assert short is None or (short == own.astype("float32")).all()
+        pieces |= {_owner(one) for one in (own, short) if one is not None}
+    assert len(pieces) == (1 if distance == "kl" else 2)
+
+
+def _owner(array):
+    """The address of the array that owns the memory of this one."""
+    while array.base is not None:
+        array = array.base
+    return array.ctypes.data
 
 
 @pytest.mark.parametrize("distance", DISTANCES)

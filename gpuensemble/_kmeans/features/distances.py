@@ -39,6 +39,7 @@ class Features(NamedTuple):
     distances: list[str]
     measures: list[SquaredEuclidean]  # what measures each of these distances
     constants: list  # of each part, times its weight
+    totals: list  # of these, on the CPU
     largest: list  # on a device, which needs it in each run: `largest_entries` of each part
     short: list  # of each part, where `shortened` has made it: the same in float32
     square: Array
@@ -70,10 +71,12 @@ class Features(NamedTuple):
 
     def take(self, rows: Array) -> "Features":
         """Return the features of the named rows."""
+        constants = [constant[rows] for constant in self.constants]
         return self._replace(
             parts=[part.take(rows) if isinstance(part, Csr) else part[rows] for part in self.parts],
             present=[None if present is None else present[rows] for present in self.present],
-            constants=[constant[rows] for constant in self.constants],
+            constants=constants,
+            totals=[_total(constant) for constant in constants],
             short=[None if part is None else part[rows] for part in self.short],
             square=self.square[rows],
         )
@@ -82,11 +85,18 @@ class Features(NamedTuple):
         """Put the blocks of both into one."""
         return Features(*(one + two for one, two in zip(self, other, strict=True)))  # lists; then squared norms
 
-    def shortened(self) -> "Features":
-        """Copy a dense block in float64 to float32, which tells most rows' centre on the CPU in half the time."""
+    def shortened(self, out: Array | None = None) -> "Features":
+        """Copy a dense block in float64 to float32, which tells most rows' centre on the CPU in half the time.
+
+        `out` may have room for it.
+        """
         part, size = self.parts[0], float(self.square.max()) ** 0.5
         fits = self.bounded and SHORTEST < size < LONGEST and self.dtype == "float64"
-        return self._replace(short=[part.astype("float32")]) if fits and not isinstance(part, Csr) else self
+        if not fits or isinstance(part, Csr):
+            return self
+        short = namespace(part).empty(part.shape, "float32") if out is None else out
+        short[:] = part
+        return self._replace(short=[short])
 
     def dense(self, rows: Array) -> list:
         """Return the named rows, few of them, of each part as a dense array."""
@@ -120,9 +130,8 @@ def prepare(X: Any, distance: str) -> Features:
     ]
     square = _add(weight * square for weight, square in zip(weights, squares, strict=True))
     largest = [None if device_of(square) == "cpu" else largest_entries(part) for part in parts]
-    return Features(
-        parts, weights, means, present, distances, measures, constants, largest, [None] * len(parts), square
-    )
+    totals, short = [_total(constant) for constant in constants], [None] * len(parts)
+    return Features(parts, weights, means, present, distances, measures, constants, totals, largest, short, square)
 
 
 def tables(features: Features, position: list, empty: Array) -> CenterTables:
@@ -214,6 +223,11 @@ def largest_entries(part: Any) -> Array:
         return xp.zeros(part.shape[1])
     size = xp.maximum(values.max(0), -values.min(0)).astype("float64")
     return size + xp.zeros(part.shape[1])
+
+
+def _total(constant: Array) -> float | None:
+    """Add up the constants of the rows on the CPU; on a device that would wait for it."""
+    return float(constant.sum()) if device_of(constant) == "cpu" else None
 
 
 def _squared_norms(part: Any) -> Array:

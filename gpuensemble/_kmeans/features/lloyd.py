@@ -133,10 +133,9 @@ def _lloyd(features: Features, start: Start, max_iter: int, tol: float) -> KMean
     """Go from positions of centres to clusters and their means."""
     state, position, empty, placed = start
     shift = namespace(empty).zeros(len(empty))
-    totals = [
-        float((constant if len(state.weight) == 1 else constant * state.weight).sum())
-        for constant in features.constants
-    ]
+    totals = features.totals
+    if len(state.weight) > 1:
+        totals = [float((constant * state.weight).sum()) for constant in features.constants]
     previous = objective = math.inf
     n_iter = 0
     while True:
@@ -173,25 +172,24 @@ def _advance(
     return 1, cpu_features.step(features, state, found, shift), stop.objective, None
 
 
-def _state(features: Features, k: int, weight: Array) -> Clustering:
-    """Make a clustering in which no row has a label yet."""
-    xp = namespace(features.square)
-    n = len(features.square)
+def _state(features: Features, k: int, weight: Array, labels: Array) -> Clustering:
+    """Make a clustering with these labels, of which nothing is known yet."""
+    xp = namespace(labels)
     sums = [xp.zeros((k, part.shape[1])) for part in features.parts]
     counts, masses = [xp.zeros(k, "int64") for _ in sums], [xp.zeros(k) for _ in sums]
-    return Clustering(xp.full(n, -1, "int32"), xp.zeros(n), sums, counts, masses, weight)
+    return Clustering(labels, xp.zeros(len(labels)), sums, counts, masses, weight)
 
 
 def _placed(features: Features, position: list, weight: Array) -> Start:
-    """Put centres at these positions."""
-    k = len(position[0])
-    return Start(_state(features, k, weight), position, namespace(features.square).zeros(k, bool))
+    """Put centres at these positions; no row has a label yet."""
+    xp, k = namespace(features.square), len(position[0])
+    none = xp.full(len(features.square), -1, "int32")
+    return Start(_state(features, k, weight, none), position, xp.zeros(k, bool))
 
 
 def _labelled(features: Features, labels: Array, k: int, weight: Array) -> Start:
     """Begin at the means of labelled rows, which no row is known to be near to; they are not placed yet."""
-    state = _state(features, k, weight)
-    state.labels = labels.astype("int32")
+    state = _state(features, k, weight, labels.astype("int32"))
     return Start(state, [total.copy() for total in state.sums], namespace(labels).zeros(k, bool), placed=False)
 
 

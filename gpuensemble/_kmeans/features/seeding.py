@@ -111,10 +111,10 @@ def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
 
 def random_rows(features: Features, k: int, rng: Any, weight: Array) -> list:
     """Draw rows at random from those that are absent from no block, and return their positions."""
-    xp = namespace(features.square)
-    whole = xp.arange(len(features.square)) if features.whole is None else xp.nonzero(features.whole)[0]
-    rows = whole[to_device(rng.choice(len(whole), min(k, len(whole)), replace=False), device_of(whole))]
-    return positions_of(features, features.dense(rows))
+    whole = None if features.whole is None else namespace(features.square).nonzero(features.whole)[0]
+    n = len(features.square if whole is None else whole)
+    rows = to_device(rng.choice(n, min(k, n), replace=False), device_of(features.square))
+    return positions_of(features, features.dense(rows if whole is None else whole[rows]))
 
 
 def seed_rows(n: int, k: int, rng: Any) -> Any:

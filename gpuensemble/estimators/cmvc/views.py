@@ -7,6 +7,7 @@ from gpuensemble._array import checks, csr, random
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._kernels.cpu.features import columns
+from gpuensemble._kernels.cpu.tiles import side_by_side
 from gpuensemble._kmeans.features.distances import FeatureBlock, Features, centred, prepare
 
 
@@ -127,10 +128,26 @@ def subviews(views: list[View], recipe: Recipe, rng: Any, in_turn: Callable = ma
     no row is present is left out. `in_turn` is `map`, or that of a pool of threads.
     """
     hands = [random.deal(view.X.shape[1], _width(view.X, recipe), recipe.n_subviews, rng) for view in views]
-    prepared = [_centred(view, recipe) for view in views]
-    dealt = [(view, mean, chosen) for (view, mean), hand in zip(prepared, hands, strict=True) for chosen in hand]
-    found = in_turn(lambda one: _subview(one[0], one[1], one[2], recipe), dealt)
+    dealt = []
+    for view, hand in zip(views, hands, strict=True):
+        centre, mean = _centred(view, recipe)
+        rooms = _rooms(centre.X, recipe)
+        dealt += [(centre, mean, chosen, room, recipe) for chosen, room in zip(hand, rooms, strict=True)]
+    found = in_turn(lambda one: _subview(*one), dealt)
     return [part for part in found if part is not None]
+
+
+def _rooms(X: Any, recipe: Recipe) -> list[tuple]:
+    """Make room for the columns of each sub-view, and for these in float32; None where it is not needed, or not known.
+
+    All have one piece of memory, of large pages: as many pieces of small ones take five times as long to come by.
+    """
+    shape, nothing = (X.shape[0], _width(X, recipe)), [None] * recipe.n_subviews
+    if isinstance(X, csr.Csr) or shape == X.shape or device_of(X) != "cpu":
+        return list(zip(nothing, nothing, strict=True))
+    shapes = [shape] * recipe.n_subviews
+    short = side_by_side("float32", *shapes, zero=False) if _is_shortened(X, recipe) else nothing
+    return list(zip(side_by_side(X.dtype, *shapes, zero=False), short, strict=True))
 
 
 def _centred(view: View, recipe: Recipe) -> tuple[View, Array | None]:
@@ -141,13 +158,13 @@ def _centred(view: View, recipe: Recipe) -> tuple[View, Array | None]:
     return View(X, view.present), mean
 
 
-def _subview(view: View, mean: Array | None, chosen: Any, recipe: Recipe) -> Features | None:
+def _subview(view: View, mean: Array | None, chosen: Any, room: tuple, recipe: Recipe) -> Features | None:
     """Return the chosen columns of a view as features, or None if no row is present in them."""
     (X, present), on_host = view, device_of(csr.entries(view.X)) == "cpu"
     part = X
     if len(chosen) < X.shape[1]:
         chosen = to_device(chosen, device_of(csr.entries(X)))
-        part = columns.taken(X, chosen) if on_host and isinstance(X, csr.Csr) else csr.columns(X, chosen)
+        part = columns.taken(X, chosen) if on_host and isinstance(X, csr.Csr) else csr.columns(X, chosen, room[0])
         mean = None if mean is None else mean[chosen]
     seen = present
     if recipe.distance != "sqeuclidean":
@@ -157,7 +174,7 @@ def _subview(view: View, mean: Array | None, chosen: Any, recipe: Recipe) -> Fea
         return None
     part = csr.scaled(part, squared=recipe.distance != "kl") if recipe.scale_rows else part
     found = prepare([FeatureBlock(part, present=seen, smoothing=recipe.smoothing, mean=mean)], recipe.distance)
-    return found.shortened() if on_host and part is not X else found
+    return found.shortened(room[1]) if on_host and part is not X else found
 
 
 def refuse_too_large(views: list[View], recipe: Recipe, device: str) -> None:
@@ -175,8 +192,13 @@ def _copied(view: View, recipe: Recipe, device: str) -> int:
     changed = recipe.scale_rows or (view.present is not None and not once) or size < X.shape[1]
     whole = X.data.nbytes + X.indices.nbytes if sparse else X.nbytes
     each = whole * size // X.shape[1] if changed else 0
-    short = each // 2 if device == "cpu" and not sparse and X.dtype == "float64" and recipe.distance != "kl" else 0
+    short = each // 2 if device == "cpu" and _is_shortened(X, recipe) else 0
     return once * whole + recipe.n_subviews * (each + short)
+
+
+def _is_shortened(X: Any, recipe: Recipe) -> bool:
+    """Tell whether sub-views on the CPU have their rows in float32, too."""
+    return not isinstance(X, csr.Csr) and X.dtype == "float64" and recipe.distance != "kl"
 
 
 def _width(X: Any, recipe: Recipe) -> int:

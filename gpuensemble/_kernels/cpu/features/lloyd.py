@@ -174,7 +174,7 @@ def _advance(  # noqa: PLR0912, PLR0915
     before, squared, all_present = work.before, behind is None and not block.cosine, len(present) == 0
     cost, guide_cost, longest = 0.0, 0.0, 0.0
     if short is not None:
-        longest = math.sqrt(np.max(labelled.square))
+        longest = in_short.begin(short, block.cosine, labelled.square)
     if from_labels:
         _sum_up(dense, sparse, held, work, labelled, block, guide)
     while True:

@@ -46,10 +46,18 @@ def short_of(features: Any, k: int) -> Short | None:
     n_labels = features.parts[1].shape[1] if len(features.parts) > 1 else 1
     table, added, shifts = side_by_side(np.float32, (rows.shape[1], width), (n_labels, width), (k, width))
     space, margins = side_by_side(np.float32, (steps.BLOCK, width), (len(rows), width), zero=False)
-    factors = np.full(len(rows), SURE, np.float32)
-    if features.distances[0] == "cosine":
-        factors /= np.sqrt(features.square)
-    return Short(rows, table, added, space, np.empty(steps.BLOCK, np.intp), margins, shifts, factors, np.empty(3))
+    unsure, factors = np.empty(steps.BLOCK, np.intp), np.empty(len(rows), np.float32)
+    return Short(rows, table, added, space, unsure, margins, shifts, factors, np.empty(3))
+
+
+@inner
+def begin(short, cosine, square):
+    """Work out the factors of the rows from their squared lengths; return the length of the longest row."""
+    most = 0.0
+    for x in range(len(square)):
+        most = max(most, square[x])
+        short.factors[x] = SURE / math.sqrt(square[x]) if cosine else SURE
+    return math.sqrt(most)
 
 
 @inner
