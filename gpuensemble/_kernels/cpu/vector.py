@@ -113,10 +113,18 @@ def prefetch(typing, array, x):
         kind = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
         ask = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0i8")
         hints = [ir.Constant(ir.IntType(32), hint) for hint in (0, 3, 1)]  # to read, to keep, data
-        start = b.gep(array.data, [b.mul(x, array.length)])
-        end = b.gep(array.data, [b.sub(b.mul(b.add(x, ir.Constant(WORD, 1)), array.length), ir.Constant(WORD, 1))])
-        for at in (start, end):
-            b.call(ask, [b.bitcast(at, byte), *hints])
+        start, end = (
+            b.bitcast(b.gep(array.data, [b.mul(row, array.length)]), byte)
+            for row in (x, b.add(x, ir.Constant(WORD, 1)))
+        )
+        size, line = b.sub(b.ptrtoint(end, WORD), b.ptrtoint(start, WORD)), ir.Constant(WORD, LINE)
+
+        def one(i, _):
+            b.call(ask, [b.gep(start, [b.mul(i, line)]), *hints])
+            return []
+
+        emit.loop(b.udiv(b.add(size, ir.Constant(WORD, LINE - 1)), line), [], one)
+        b.call(ask, [b.gep(end, [ir.Constant(WORD, -1)]), *hints])
 
     return typed(types.void, array, x), generator(body)
 

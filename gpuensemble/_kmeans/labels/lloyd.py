@@ -155,8 +155,9 @@ def _several(
     limits = limits._replace(n_iter=min(limits.n_iter, max(1, AT_ONCE // (n * r)), MOST_AT_ONCE))
     before = bounds.before or priced.tables
     known = bounds.before is not None
+    since, rows = block.taken("lanes", progress.labelling.identity), _row_facts(block, costs)
     found = kmeans.iterate(
-        block.m, method, progress.statistics, before, known, _row_facts(block, costs), state, bounds.edges, limits
+        block.m, method, progress.statistics, before, known, rows, state, since, bounds.edges, limits
     )
     earlier, made, last = (Statistics(*pair) for pair in found.statistics)
     *judged, facts = found.facts.tolist()
@@ -165,7 +166,8 @@ def _several(
         path = [*progress.path, *(one[0] for one in judged)]
         progress = Progress(labelling, made, path, [*progress.evaluated, *(one[3] / n for one in judged)])
     following = ByCosts(progress.statistics, CostTables(*found.tables))
-    bounds.before, block.cache.slacks = following.tables, (following.identity, state)
+    bounds.before = following.tables
+    block.cache.slacks, block.cache.lanes = (following.identity, state), (following.identity, found.since)
     return progress, Sweep(following, last, Priced(CostTables(*found.priced), found.facts[-1, :2]), facts, n)
 
 

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
-from gpuensemble._kernels.cpu.kmeans import pricing, relabel, sharing, short
+from gpuensemble._kernels.cpu.kmeans import lanes, pricing, relabel, sharing, short
+from gpuensemble._kernels.cpu.kmeans.lanes import Since
 from gpuensemble._kernels.cpu.kmeans.relabel import Drift, RowFacts, State
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.tiles import tiled
@@ -18,6 +20,7 @@ PRICE, ROUND, RELABEL = range(3)
 SHARES = (
     4  # of the partitions for each thread: a call for each partition would count references, of all threads at once
 )
+ROWS = 16384  # whose margins a thread brings up to date at a time
 
 
 class Method(NamedTuple):
@@ -50,6 +53,7 @@ class Last(NamedTuple):
     tables: tuple  # of costs, and those of partitions: of the last iteration
     priced: tuple  # and of what it led to
     facts: Any  # of each iteration: objective, empty clusters, rows that moved, rows that were evaluated
+    since: Since  # for the next call, if its labels, slacks and tables are those of this one
 
 
 class _Room(NamedTuple):
@@ -67,6 +71,7 @@ class _Room(NamedTuple):
     low: Any
     high: Any
     size: Any
+    bounds: Any  # 2 x edges x K: between what the changes of costs are
     tiles: Any  # of the table
     tiles_of_parts: Any
     middle: Any  # of costs in 16 bits: r x K
@@ -82,31 +87,53 @@ def iterate(
     known: bool,
     rows: RowFacts,
     state: State,
+    since: Since | None,
     edges: Any,
     limits: Limits,
 ) -> Last:
     """Iterate while the objective falls and no cluster is empty; `state` is updated.
 
     `statistics` are counts and masses of the labels in `state`. `tables` are those of costs and of partitions that
-    these labels were evaluated by, if they are `known`; else only shape and type matter.
+    these labels were evaluated by, if they are `known`; else only shape and type matter. `since` is from the call that
+    `state` comes from, or None.
     """
     (n, r), n_clusters = membership.codes.shape, statistics[0].shape[1]
+    n_kept = n if limits.skip and lanes.pay(r, n_clusters) else 0
+    if n_kept:
+        limits = limits._replace(n_iter=min(limits.n_iter, lanes.MOST_TURNS))
+    n_turns = limits.n_iter if n_kept else 0
+    bounds = _bounds_for(n_kept, len(edges) - 1, n_clusters, n_turns, state, since)
     n_threads = sharing.n_threads(n * r, relabel.ALONE)
     method = method._replace(safety=pricing.rounding_unit(method.safety, r, tables[0].dtype))
     sums, starts = relabel.sums_for(n_threads, membership.offsets, n_clusters, rows.n_masses)
-    room = _room_for(r, statistics, tables, sums)
+    room = _room_for(r, len(edges), statistics, tables, sums)
     shortened = short.unknown(tables[0].shape, tables[1].shape)
     drift = Drift(edges, np.empty((len(edges) - 1, n_clusters), np.float32), np.empty(len(edges) - 1))
     facts = np.zeros((limits.n_iter + 1, 4))
-    task = (codes_of(membership), method, room, shortened, rows, state, drift, relabel.span_of(n, n_threads), starts)
+    span = relabel.span_of(n, n_threads)
+    task = (codes_of(membership), method, room, shortened, rows, state, drift, bounds, span, starts)
     own = [(me, relabel.room_for(room.tiles, shortened)) for me in range(n_threads)]
     t = sharing.led(_iterate, (task, limits, known, facts), own)
     turns = [(room.counts[i % 3], room.masses[i % 3] if rows.n_masses else None) for i in (t - 2, t - 1, t)]
     before, after = ((room.tables[i % 2], room.of_partitions[i % 2]) for i in (t, t + 1))
-    return Last(turns, before, after, facts[1 : t + 1])
+    return Last(turns, before, after, facts[1 : t + 1], bounds)
 
 
-def _room_for(r: int, statistics: tuple, tables: tuple, sums: Any) -> _Room:
+def _bounds_for(n: int, n_bins: int, n_clusters: int, n_turns: int, state: State, since: Since | None) -> Since:
+    """Return what is known of the margins of n rows to groups, from the call before if there was one."""
+    if since is None or len(since.lanes) != n:
+        return lanes.since_for(n, n_bins, n_clusters, n_turns)
+    if n:
+        threads.over_spans(
+            n,
+            threads.even_span(n, ROWS),
+            lambda first, last: lanes.settle_accounts(state.labels, state.bins, since, first, last),
+            alone=n < ROWS,
+        )
+    return lanes.since_for(0, n_bins, n_clusters, n_turns)._replace(when=since.when, lanes=since.lanes)
+
+
+def _room_for(r: int, n_edges: int, statistics: tuple, tables: tuple, sums: Any) -> _Room:
     counts, masses = statistics
     n_clusters = counts.shape[1]
     counts = np.repeat(counts[None], 3, axis=0)
@@ -116,8 +143,9 @@ def _room_for(r: int, statistics: tuple, tables: tuple, sums: Any) -> _Room:
     seen = np.empty((r, n_clusters), np.bool_)
     tiles = [tiled(table) for table in tables]
     turn, widest, numbers = np.zeros(2, np.int64), np.empty(r), np.empty(4)
-    return _Room(  # type: ignore[call-arg]  # mypy does not count the pairs
-        turn, sums, counts, masses, *pairs, parts, terms, seen, low, high, size, *tiles, middle, widest, numbers
+    return _Room(
+        *(turn, sums, counts, masses, *pairs, parts, terms, seen, low, high, size),
+        *(np.empty((2, n_edges, n_clusters)), *tiles, middle, widest, numbers),
     )
 
 
@@ -150,11 +178,12 @@ def _iterate(task, limits, known, facts, me, own, control):
 @inlined
 def _work(job, task, me, own, control):
     """Take part in a job."""
-    given, method, room, shortened, rows, state, drift, span, starts = task
+    given, method, room, shortened, rows, state, drift, since, span, starts = task
     if job == RELABEL:
         tables = room.tiles, room.tiles_of_parts, room.counts.shape[2]
         units, counting = _with_numbers(shortened, room.numbers), (room.sums[me], starts, room.turn[1] > 0)
-        relabel.relabel_spans(given, tables, units, rows, state, drift, span, counting, own, control)
+        turn = room.turn[0]
+        relabel.relabel_spans(given, tables, units, rows, state, drift, since, turn, span, counting, own, control)
     else:
         r = len(method.of_partition)
         some = 1 + (r - 1) // (SHARES * len(room.sums))
@@ -171,7 +200,7 @@ def _work(job, task, me, own, control):
 @inlined
 def _next_job(job, task, limits, known, facts):
     """Do what is between two jobs; return the next one, or -1 if there is none."""
-    given, method, room, shortened, rows, _, drift, _, _ = task
+    given, method, room, shortened, rows, _, drift, since, _, _ = task
     found = np.int64(RELABEL)
     if job == RELABEL:
         room.turn[0] += 1
@@ -180,7 +209,9 @@ def _next_job(job, task, limits, known, facts):
     elif job == PRICE and _is_last(method, room, limits, len(given[0]), facts):
         found = np.int64(-1)
     elif job == PRICE:
-        _bound(method, room, shortened, drift, limits.skip and (known or room.turn[0] > 0))
+        t = room.turn[0]
+        share = facts[t, 2] / len(given[0]) if t > 0 else np.float64(limits.anew)
+        _bound(method, room, shortened, drift, since, limits.skip and (known or t > 0), share)
         found = np.int64(ROUND)
     return found
 
@@ -270,15 +301,19 @@ def _is_last(method, room, limits, n_rows, facts):
 
 
 @inlined
-def _bound(method, room, shortened, drift, known):
+def _bound(method, room, shortened, drift, since, known, share):
     """Bound what the new tables take off margins, and choose the units of 16 bits."""
     t = room.turn[0]
     parts, before, widest = room.of_partitions[(t + 1) % 2], room.of_partitions[t % 2], 0.0
     pricing.bound_rounding(room.size, parts, method.safety, drift.edges, drift.rounding)
+    least, largest = room.bounds[0], room.bounds[1]
     if known:
-        pricing.bound_drift(room.low, room.high, before, parts, method.complete, drift.edges, drift.taken)
+        pricing.bound_costs(room.low, room.high, before, parts, method.complete, drift.edges, least, largest)
+        pricing.bound_margins(least, largest, drift.taken)
+        if len(since.lanes):
+            lanes.pass_turn(since, t, least, largest, share)
     else:
-        drift.taken[:] = np.inf
+        drift.taken[:], since.rise[: t + 2] = np.inf, np.inf
     _tile(parts, room.tiles_of_parts, 0, len(parts))
     room.numbers[2] = np.inf
     if len(shortened.table) > 1:  # there is room for it

@@ -119,7 +119,9 @@ def drift(before, after, parts, offsets, complete, edges, safety):
     rounding = np.empty(len(edges) - 1)
     bound_rounding(size, parts[1], rounding_unit(safety, r, after.dtype), edges, rounding)
     if known:
-        bound_drift(low, high, parts[0], parts[1], complete, edges, taken)
+        least, largest = np.empty((2, len(edges), n_clusters))
+        bound_costs(low, high, parts[0], parts[1], complete, edges, least, largest)
+        bound_margins(least, largest, taken)
     return taken, rounding
 
 
@@ -160,10 +162,9 @@ def bound_rounding(size, parts, unit, edges, rounding):
 
 
 @kernel
-def bound_drift(low, high, before, after, complete, edges, taken):
-    """Bound what is taken off the margins of rows, by bin of their weight and by label."""
+def bound_costs(low, high, before, after, complete, edges, least, largest):
+    """Find between what the change of each cluster's cost is, for a row with the weight of each edge."""
     n_clusters = low.shape[1]
-    least, largest = np.empty((len(edges), n_clusters)), np.empty((len(edges), n_clusters))
     summed = len(after) == 1  # the sum of all partitions, the same for every row
     for k in range(n_clusters):
         of_table = 0.0, 0.0
@@ -184,6 +185,12 @@ def bound_drift(low, high, before, after, complete, edges, taken):
                 down, up = down + change, up + change
             # not a number: costs that became infinite, and others that ceased to be
             least[e, k], largest[e, k] = -np.inf if np.isnan(down) else down, np.inf if np.isnan(up) else up
+
+
+@kernel
+def bound_margins(least, largest, taken):
+    """Bound what is taken off the margins of rows, by bin of their weight and by label."""
+    n_clusters = least.shape[1]
     for b in range(len(taken)):
         first, second = np.inf, np.inf  # the least of all clusters, and of the others
         for k in range(n_clusters):

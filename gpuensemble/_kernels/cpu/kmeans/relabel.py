@@ -13,13 +13,14 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
+from gpuensemble._kernels.cpu.kmeans.lanes import DOWN, LANES, UP, forget_lanes, keep_lanes, those_that_may_move
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows
 from gpuensemble._kernels.cpu.tiles import aligned, tiled
 from gpuensemble._kernels.cpu.vector import prefetch
 
-SPAN = 2048  # rows that a thread takes at a time, at most
+SPAN = 8192  # rows that a thread takes at a time, at most: of few that are looked at the codes are asked for early
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
 ALONE = 1 << 15  # codes that a thread must have to be worth waking
 LARGEST = 3e38  # a slack that float32 holds
@@ -95,9 +96,10 @@ def sums_for(n_threads, offsets, n_clusters, n_masses):
 
 
 def room_for(tiles, shortened):
-    """Make room for sums of a block of rows: of the table and of partitions, whole and in units."""
+    """Make room for sums of a block of rows: of the table and of partitions, whole and in units; and by lane."""
     whole, short = (BLOCK, tiles.shape[2]), (BLOCK, shortened.table.shape[1])
-    return *(aligned(whole, tiles.dtype) for _ in "tp"), *(aligned(short, np.int32) for _ in "tp")
+    spread = aligned((BLOCK, LANES), np.int32)
+    return *(aligned(whole, tiles.dtype) for _ in "tp"), *(aligned(short, np.int32) for _ in "tp"), spread
 
 
 @kernel
@@ -105,51 +107,61 @@ def _relabel(given, tables, shortened, rows, state, drift, span, counting, room,
     shared, own = sharing.borrowed(((given, tables, shortened, rows, state, drift), (counting, room, queue)))
     given, tables, shortened, rows, state, drift = shared
     counting, room, queue = own
-    relabel_spans(given, tables, shortened, rows, state, drift, span, counting, room, queue)
+    relabel_spans(given, tables, shortened, rows, state, drift, None, 0, span, counting, room, queue)
 
 
 @inlined
-def relabel_spans(given, tables, shortened, rows, state, drift, span, counting, room, queue):
-    """Work on spans of rows until none is left."""
+def relabel_spans(given, tables, shortened, rows, state, drift, since, turn, span, counting, room, queue):
+    """Work on spans of rows until none is left; `since` says what is left of their margins after turns, or is None."""
     codes, hole, offsets = given
     tiles, parts, n_clusters = tables
     n, (sums, _, anew) = len(codes), counting
-    chosen, unsure, places = np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp)
+    looked_at, unsure, places = np.empty(span, np.intp), np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp)
     weights, best, margin = np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, np.int32), np.empty(BLOCK)
     found = np.empty(BLOCK, np.int32), np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, tiles.dtype)
     old = np.empty(BLOCK, np.int32)
+    together = BLOCK if anew else span  # all rows are counted while their codes are at hand
     first = sharing.next_span(queue, span)
     while first < n:
-        for block in range(first, min(n, first + span), BLOCK):
-            stop = min(n, block + BLOCK)
-            m = _choose(state, drift, block, stop, chosen)
-            for j in range(m):
-                prefetch(codes, chosen[j])
-            _weigh(given, rows, state.bins, drift.edges, chosen, m, weights)
-            left = _screen(given, shortened, state.bins, drift, chosen, m, weights, best, margin, places, room[2:])
-            for j in range(left):
-                unsure[j], weights[j] = chosen[places[j]], weights[places[j]]
-            if left:
-                assign_rows(
-                    codes, hole, offsets, tiles, parts, weights, n_clusters, unsure, left, found, room[0], room[1]
+        end = min(n, first + span)
+        for begin in range(first, end, together):
+            stop = min(end, begin + together)
+            n_looked_at = _choose(state, drift, since, begin, stop, looked_at)
+            sums[1] += n_looked_at
+            for block in range(0, n_looked_at, BLOCK):
+                chosen = looked_at[block : min(n_looked_at, block + BLOCK)]
+                m = len(chosen)
+                for j in range(block + (BLOCK if block else 0), min(n_looked_at, block + 2 * BLOCK)):
+                    prefetch(codes, looked_at[j])  # of the next block: they are here when that is worked on
+                _weigh(given, rows, state.bins, drift.edges, chosen, m, weights)
+                left = _screen(
+                    given, shortened, state.bins, drift, since, chosen, m, weights, best, margin, places, room[2:]
                 )
-            for j in range(left):
-                best[places[j]], margin[places[j]] = found[0][j], np.float64(found[2][j]) - found[1][j]
-            moved = _settle(state, drift.rounding, chosen, m, best, margin, old)
-            sums[0] += moved
-            sums[1] += m
+                for j in range(left):
+                    unsure[j], weights[j] = chosen[places[j]], weights[places[j]]
+                if left:
+                    assign_rows(
+                        codes, hole, offsets, tiles, parts, weights, n_clusters, unsure, left, found, room[0], room[1]
+                    )
+                if since is not None and since.kept[0]:
+                    for j in range(left):  # what is known of groups is of the cluster that 16 bits found
+                        forget_lanes(since.lanes, unsure[j])
+                for j in range(left):
+                    best[places[j]], margin[places[j]] = found[0][j], np.float64(found[2][j]) - found[1][j]
+                moved = _settle(state, drift.rounding, since, turn, chosen, m, best, margin, old)
+                sums[0] += moved
+                if not anew:
+                    _add(given, rows, chosen, moved, old, n_clusters, np.int64(-1), counting)
+                    _add(given, rows, chosen, moved, best, n_clusters, np.int64(1), counting)
             if anew:
-                for x in range(block, stop):
-                    chosen[x - block], best[x - block] = x, state.labels[x]
-                _add(given, rows, chosen, stop - block, best, n_clusters, np.int64(1), counting)
-            else:
-                _add(given, rows, chosen, moved, old, n_clusters, np.int64(-1), counting)
-                _add(given, rows, chosen, moved, best, n_clusters, np.int64(1), counting)
+                for x in range(begin, stop):
+                    unsure[x - begin], best[x - begin] = x, state.labels[x]
+                _add(given, rows, unsure, stop - begin, best, n_clusters, np.int64(1), counting)
         first = sharing.next_span(queue, span)
 
 
 @inner
-def _choose(state, drift, begin, end, chosen):
+def _choose(state, drift, since, begin, end, chosen):
     """List the rows whose slack does not show that they stay; return how many there are."""
     labels, slack, bins, taken, rounding = state.labels, state.slack, state.bins, drift.taken, drift.rounding
     m = np.uintp(0)
@@ -162,6 +174,8 @@ def _choose(state, drift, begin, end, chosen):
             left = (slack[x] - taken[edge, np.uintp(labels[x])]) * np.float32(SHRINK)
             slack[x] = left
             m += np.uintp(not left > rounding[edge])  # NaN, where all costs are infinite, is not enough
+    if since is not None and len(since.lanes):
+        return those_that_may_move(since, labels, bins, rounding, chosen, m)
     return np.intp(m)
 
 
@@ -203,11 +217,11 @@ def _degrees(given, rows, chosen, m):
 
 
 @inner
-def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, places, totals):
+def _screen(given, shortened, bins, drift, since, chosen, m, weights, best, margin, places, totals):
     """Find labels and margins by the table in 16 bits; list the places of rows that it leaves open, and count them."""
     codes, hole, offsets = given
     table, of_parts, base, parts, bits, unit, ratio, error, part_error = shortened
-    total, total_of_parts = totals
+    total, total_of_parts, spread = totals
     if error == np.inf:
         for j in range(m):
             places[j] = j
@@ -220,16 +234,20 @@ def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, pla
     left, last, rounding = np.uintp(0), (1 << bits) - 1, drift.rounding
     for j in range(m):
         weight = np.float32(weights[j])
-        least, second = two_least(total, j, base, parts, weight, bits, total_of_parts, np.float32(ratio), hole)
+        least, second = two_least(total, j, base, parts, weight, bits, total_of_parts, np.float32(ratio), hole, spread)
+        doubt, edge = error + weights[j] * part_error, bins[np.uintp(chosen[j])]
         best[j] = least & last
-        margin[j] = ((second >> bits) - (least >> bits) - (error + weights[j] * part_error)) * unit
+        margin[j] = ((second >> bits) - (least >> bits) - doubt) * unit
         places[left] = j
-        left += np.uintp(not margin[j] > rounding[bins[np.uintp(chosen[j])]])
+        left += np.uintp(not margin[j] > rounding[edge])
+        if since is not None and since.kept[0]:
+            bounds = np.float32(doubt * UP), np.float32(unit * DOWN), np.float32(rounding[edge] * UP)
+            keep_lanes(since.lanes, chosen[j], spread, j, bits, least >> bits, *bounds)
     return np.intp(left)
 
 
 @inner
-def _settle(state, rounding, chosen, m, best, margin, old):
+def _settle(state, rounding, since, turn, chosen, m, best, margin, old):
     """Give rows their labels, and what is left of their margins after a rounding error.
 
     The rows that moved come first in `chosen`, with the labels that they had and have; return how many there are.
@@ -242,6 +260,8 @@ def _settle(state, rounding, chosen, m, best, margin, old):
         before = labels[x]
         slack[x] = np.float32(LARGEST if left > LARGEST else left)  # a NaN stays one
         labels[x] = label
+        if since is not None and len(since.lanes):
+            since.when[x] = turn + 1
         chosen[moved], old[moved], best[moved] = x, before, label
         moved += np.uintp(before != label)
     return np.intp(moved)

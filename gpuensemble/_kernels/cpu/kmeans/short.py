@@ -233,45 +233,63 @@ def _widened(emit, short):
     return [b.sext(b.shuffle_vector(short, undefined, mask), ir.VectorType(INT, count)) for mask in masks]
 
 
-def _least(number: int) -> Any:
-    """Make `two_least` or `three_least`."""
+@intrinsic
+def two_least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole, spread):
+    """Return the two least costs total[y] + base + weight * parts.
 
-    def least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole):
-        holes = not isinstance(hole, types.NoneType)
-
-        def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole):
-            b, line = emit.builder, total.line
-            shift, weights = emit.repeat(b.trunc(bits, INT), line), emit.repeat(weight, base.line)
-
-            def one(at, so_far):
-                sums, left_out, factor = (
-                    emit.load(*of, 1, at)[0] for of in ((total, y), (base, FIRST), (parts, FIRST))
-                )
-                if holes:
-                    own = b.sitofp(emit.load(of_parts, y, 1, at)[0], base.line)
-                    factor = b.fadd(factor, b.fmul(emit.repeat(ratio, base.line), own))
-                cost = b.add(sums, b.fptosi(b.fadd(left_out, b.fmul(weights, factor)), line))
-                first = b.trunc(b.mul(at, ir.Constant(WORD, line.count)), INT)
-                column = b.add(emit.repeat(first, line), ir.Constant(line, list(range(line.count))))
-                return _inserted(b, so_far, b.or_(b.shl(cost, shift), column))
-
-            largest = ir.Constant(line, [2**31 - 1] * line.count)
-            found = emit.loop(emit.lines(total), [largest] * number, one)
-            while found[0].type.count > 1:
-                found = _merged(b, *_halves(b, found))
-            return [b.extract_element(key, ir.Constant(INT, 0)) for key in found]
-
-        result = types.UniTuple(types.int32, number)
-        return typed(result, total, y, base, parts, weight, bits, of_parts, ratio, hole), generator(body)
-
-    least.__doc__ = f"""Return the {number} least costs total[y] + base + weight * parts.
-
-    The number of a cluster is in the last bits of its cost. With holes ratio * of_parts[y] is added to the parts.
+    The number of a cluster is in the last bits of its cost. With holes ratio * of_parts[y] is added to the parts. The
+    least cost of each lane, but for the least of all, becomes spread[y].
     """
-    return intrinsic(least)
+    holes = not isinstance(hole, types.NoneType)
+
+    def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole, spread):
+        b, least = emit.builder, _by_lane(emit, 2, total, y, base, parts, weight, bits, of_parts, ratio, holes)
+        found = _over_lanes(b, least)
+        own = b.icmp_signed("==", least[0], emit.repeat(found[0], total.line))
+        emit.store(spread, y, [b.select(own, least[1], least[0])])
+        return found
+
+    given = (total, y, base, parts, weight, bits, of_parts, ratio, hole, spread)
+    return typed(types.UniTuple(types.int32, 2), *given), generator(body)
 
 
-two_least, three_least = _least(2), _least(3)
+@intrinsic
+def three_least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole):
+    """Return the three least costs, as `two_least` does."""
+    holes = not isinstance(hole, types.NoneType)
+
+    def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole):
+        found = _by_lane(emit, 3, total, y, base, parts, weight, bits, of_parts, ratio, holes)
+        return _over_lanes(emit.builder, found)
+
+    given = (total, y, base, parts, weight, bits, of_parts, ratio, hole)
+    return typed(types.UniTuple(types.int32, 3), *given), generator(body)
+
+
+def _by_lane(emit, number, total, y, base, parts, weight, bits, of_parts, ratio, holes):
+    """Emit the least costs of each lane, so many, with the numbers of clusters in their last bits."""
+    b, line = emit.builder, total.line
+    shift, weights = emit.repeat(b.trunc(bits, INT), line), emit.repeat(weight, base.line)
+
+    def one(at, so_far):
+        sums, left_out, factor = (emit.load(*of, 1, at)[0] for of in ((total, y), (base, FIRST), (parts, FIRST)))
+        if holes:
+            own = b.sitofp(emit.load(of_parts, y, 1, at)[0], base.line)
+            factor = b.fadd(factor, b.fmul(emit.repeat(ratio, base.line), own))
+        cost = b.add(sums, b.fptosi(b.fadd(left_out, b.fmul(weights, factor)), line))
+        first = b.trunc(b.mul(at, ir.Constant(WORD, line.count)), INT)
+        column = b.add(emit.repeat(first, line), ir.Constant(line, list(range(line.count))))
+        return _inserted(b, so_far, b.or_(b.shl(cost, shift), column))
+
+    largest = ir.Constant(line, [2**31 - 1] * line.count)
+    return emit.loop(emit.lines(total), [largest] * number, one)
+
+
+def _over_lanes(b, found):
+    """Emit the least of all lanes, as many as there are of each."""
+    while found[0].type.count > 1:
+        found = _merged(b, *_halves(b, found))
+    return [b.extract_element(key, ir.Constant(INT, 0)) for key in found]
 
 
 def _lesser(b, one, two):
