@@ -80,7 +80,8 @@ def test_equal_rows_come_in_the_order_of_their_numbers():
     assert (found.distances == 0).all()
 
 
-@pytest.mark.parametrize("method", ["inverted", "hnsw", "nndescent"])
+# pynndescent compiles for half a minute, in every process.
+@pytest.mark.parametrize("method", ["inverted", "hnsw", pytest.param("nndescent", marks=pytest.mark.exhaustive)])
 def test_approximate_searches_find_nearly_all_and_say_so(method):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 8)).astype("float32") + 3 * rng.normal(size=(10, 8))[rng.integers(10, size=2000)]

@@ -18,7 +18,7 @@ from gpuensemble._kmeans.labels.statistics import (
     CostTables,
     Priced,
     Statistics,
-    confidence,
+    confidences,
     evaluate,
     statistics_of,
 )
@@ -277,7 +277,7 @@ def finish(block: Block, costs: Costs, labelling: Any, cheapest: ByCosts) -> tup
     rows = rows_of(block, costs)
     found, cost, second = evaluate(block.m, cheapest.on(block.m.device), rows.weight)
     labels = found if labelling is None else _labels(block, costs, labelling)
-    share = confidence(rows.constant + cost, rows.constant + second)
+    share = confidences(rows.constant, cost, second)
     return block.of_table(labels), block.of_table(share)
 
 

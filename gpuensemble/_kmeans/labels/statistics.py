@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array.devices import Array, namespace, to_device
+from gpuensemble._array.devices import Array, device_of, namespace, to_device
+from gpuensemble._array.threads import spans
 from gpuensemble._kernels import products
 from gpuensemble.membership import Membership
+
+TOGETHER = 8192  # rows on the CPU, whose numbers stay in the cache from one operation to the next
 
 
 class Statistics(NamedTuple):
@@ -65,6 +68,16 @@ def confidence(best: Array, second: Array) -> Array:
     best, second = xp.maximum(best, 0), xp.maximum(second, 0)
     known = xp.isfinite(best) & (second > 0)
     return 1 - xp.clip(xp.where(known, best, 1) / xp.where(known, second, 1), 0, 1)
+
+
+def confidences(constant: Array, cost: Array, second: Array) -> Array:
+    """Return the confidence of each row with these costs and its constant; on the CPU some rows after others."""
+    if device_of(cost) != "cpu":
+        return confidence(constant + cost, constant + second)
+    found = np.empty(len(cost), np.result_type(constant, cost))
+    for some in spans(len(cost), TOGETHER):
+        found[some] = confidence(constant[some] + cost[some], constant[some] + second[some])
+    return found
 
 
 def statistics_of(m: Membership, rows: Rows, labels: Array, n_clusters: int) -> Statistics:

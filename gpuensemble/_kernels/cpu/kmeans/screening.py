@@ -29,7 +29,7 @@ def shortened(membership, table, per_partition, weight):
     if n_clusters * table.itemsize <= (LINES - 1) * LINE or not short.fits(n_clusters) or n_labels < WORTH * table.size:
         return None
     r, limits = len(membership.widths), np.finfo(table.dtype)
-    heaviest, largest, of_parts = (float(np.abs(x).max()) for x in (weight, table, per_partition))
+    heaviest, largest, of_parts = (max(float(x.max()), -float(x.min())) for x in (weight, table, per_partition))
     size = r * (largest + heaviest * of_parts)
     if not size < float(limits.max) / 2:
         return None
