@@ -47,6 +47,12 @@ TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 ENTRIES, LINES = 13, 350  # of a folder and of a file, at most
 
 
+def test_no_two_test_files_have_one_name():
+    """pytest would leave one of them out, in a run of all."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def imported(tree):
     """Every module that is imported, anywhere in the file; `from a import b` gives both a and a.b."""
     for node in ast.walk(tree):

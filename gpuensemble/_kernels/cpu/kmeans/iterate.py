@@ -10,8 +10,8 @@ import numpy as np
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
-from gpuensemble._kernels.cpu.kmeans import lanes, pricing, relabel, sharing, short
-from gpuensemble._kernels.cpu.kmeans.lanes import Since
+from gpuensemble._kernels.cpu.kmeans import groups, pricing, relabel, sharing, short
+from gpuensemble._kernels.cpu.kmeans.groups import Since
 from gpuensemble._kernels.cpu.kmeans.relabel import Drift, RowFacts, State
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.tiles import tiled
@@ -98,9 +98,9 @@ def iterate(
     `state` comes from, or None.
     """
     (n, r), n_clusters = membership.codes.shape, statistics[0].shape[1]
-    n_kept = n if limits.skip and lanes.pay(r, n_clusters) else 0
+    n_kept = n if limits.skip and groups.pay(r, n_clusters) else 0
     if n_kept:
-        limits = limits._replace(n_iter=min(limits.n_iter, lanes.MOST_TURNS))
+        limits = limits._replace(n_iter=min(limits.n_iter, groups.MOST_TURNS))
     n_turns = limits.n_iter if n_kept else 0
     bounds = _bounds_for(n_kept, len(edges) - 1, n_clusters, n_turns, state, since)
     n_threads = sharing.n_threads(n * r, relabel.ALONE)
@@ -122,15 +122,15 @@ def iterate(
 def _bounds_for(n: int, n_bins: int, n_clusters: int, n_turns: int, state: State, since: Since | None) -> Since:
     """Return what is known of the margins of n rows to groups, from the call before if there was one."""
     if since is None or len(since.lanes) != n:
-        return lanes.since_for(n, n_bins, n_clusters, n_turns)
+        return groups.since_for(n, n_bins, n_clusters, n_turns)
     if n:
         threads.over_spans(
             n,
             threads.even_span(n, ROWS),
-            lambda first, last: lanes.settle_accounts(state.labels, state.bins, since, first, last),
+            lambda first, last: groups.settle_accounts(state.labels, state.bins, since, first, last),
             alone=n < ROWS,
         )
-    return lanes.since_for(0, n_bins, n_clusters, n_turns)._replace(when=since.when, lanes=since.lanes)
+    return groups.since_for(0, n_bins, n_clusters, n_turns)._replace(when=since.when, lanes=since.lanes)
 
 
 def _room_for(r: int, n_edges: int, statistics: tuple, tables: tuple, sums: Any) -> _Room:
@@ -311,7 +311,7 @@ def _bound(method, room, shortened, drift, since, known, share):
         pricing.bound_costs(room.low, room.high, before, parts, method.complete, drift.edges, least, largest)
         pricing.bound_margins(least, largest, drift.taken)
         if len(since.lanes):
-            lanes.pass_turn(since, t, least, largest, share)
+            groups.pass_turn(since, t, least, largest, share)
     else:
         drift.taken[:], since.rise[: t + 2] = np.inf, np.inf
     _tile(parts, room.tiles_of_parts, 0, len(parts))

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
-from gpuensemble._kernels.cpu.kmeans.lanes import DOWN, LANES, UP, forget_lanes, keep_lanes, those_that_may_move
+from gpuensemble._kernels.cpu.kmeans.groups import DOWN, LANES, UP, forget_lanes, keep_lanes, those_that_may_move
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpuensemble._kernels import kmeans
-from gpuensemble._kernels.cpu.kmeans import lanes
+from gpuensemble._kernels.cpu.kmeans import groups
 from gpuensemble._kmeans.labels import labellings, lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting
@@ -59,7 +59,7 @@ def left_of(since, state):
 @pytest.fixture
 def always(monkeypatch):
     """Keep margins to groups however little a row takes."""
-    monkeypatch.setattr(lanes, "WORTH", 0)
+    monkeypatch.setattr(groups, "WORTH", 0)
 
 
 CASES = [("SEC", 0.0, "float64"), ("SEC", 0.3, "float64"), ("SEC", 0.0, "float32"), ("cosine", 0.2, "float64")]
@@ -77,9 +77,9 @@ def test_what_is_left_of_a_margin_is_never_too_much(method, holes, dtype, n_clus
         cost, rows = costs_of(problem, found.tables), np.arange(len(m.codes))
         own = cost[rows, state.labels].copy()
         cost[rows, state.labels] = np.inf
-        padded = np.full((len(cost), -(-n_clusters // lanes.LANES) * lanes.LANES), np.inf)
+        padded = np.full((len(cost), -(-n_clusters // groups.LANES) * groups.LANES), np.inf)
         padded[:, :n_clusters] = cost - own[:, None]
-        margins, left = padded.reshape(len(cost), -1, lanes.LANES).min(1), left_of(found.since, state)
+        margins, left = padded.reshape(len(cost), -1, groups.LANES).min(1), left_of(found.since, state)
         assert (left <= margins).all()
         sharp.append((left > 0.5 * margins)[np.isfinite(margins)].mean())
         calls.append(since is not None)
@@ -101,7 +101,7 @@ def test_fewer_rows_are_looked_at_and_labels_are_the_same(method, holes, dtype, 
     monkeypatch.setattr(lloyd, "AT_ONCE", at_once)
     one, labels = run_of(problem)
     np.testing.assert_array_equal(labels, expected)
-    monkeypatch.setattr(lanes, "WORTH", 0)
+    monkeypatch.setattr(groups, "WORTH", 0)
     several, labels = run_of(problem)
     np.testing.assert_array_equal(labels, expected)
     assert several.path == one.path
@@ -111,6 +111,6 @@ def test_fewer_rows_are_looked_at_and_labels_are_the_same(method, holes, dtype, 
 
 
 def test_margins_are_kept_where_a_row_takes_long():
-    assert lanes.pay(100, 50)
-    assert lanes.pay(128, 20)
-    assert not lanes.pay(50, 20)
+    assert groups.pay(100, 50)
+    assert groups.pay(128, 20)
+    assert not groups.pay(50, 20)
