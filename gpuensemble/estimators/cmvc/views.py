@@ -140,7 +140,7 @@ def subviews(views: list[View], recipe: Recipe, rng: Any, in_turn: Callable = ma
 def _rooms(X: Any, recipe: Recipe) -> list[tuple]:
     """Make room for the columns of each sub-view, and for these in float32; None where it is not needed, or not known.
 
-    All have one piece of memory, of large pages: as many pieces of small ones take five times as long to come by.
+    All have one piece of memory, which a system finds in large pages: many small ones take far longer to come by.
     """
     shape, nothing = (X.shape[0], _width(X, recipe)), [None] * recipe.n_subviews
     if isinstance(X, csr.Csr) or shape == X.shape or device_of(X) != "cpu":

@@ -20,8 +20,8 @@ LANES = LINE // 4
 WORTH = 128  # cache lines that a row takes to be evaluated: where it takes fewer, margins to groups cost more than that
 MOST_TURNS = 64  # of a call: there are bounds for each of them
 MOST_MOVED = 0.05  # of the rows in a turn: if it is more, the next one does not keep margins to groups
-UP = 1 + 2.0**-20  # more than a few roundings in float32
-DOWN = 1 - 2.0**-20
+ROUNDED = 2.0**-20  # more than a few roundings in float32 take
+DOWN = 1 - ROUNDED
 LARGEST = 3e38  # a margin that float32 holds
 INT, FLOAT = ir.VectorType(ir.IntType(32), LANES), ir.VectorType(ir.FloatType(), LANES)
 HALF = ir.VectorType(ir.IntType(16), LANES)
@@ -47,6 +47,12 @@ def since_for(n: int, n_bins: int, n_clusters: int, n_turns: int) -> Since:
     when, lanes = np.zeros(n, np.uint8), aligned((n, LANES), np.uint16)
     rise, fall = (np.zeros((n_turns + 1, n_bins, n_clusters)), aligned(((n_turns + 1) * n_bins, LANES), np.float32))
     return Since(when, lanes, rise, fall, np.zeros(1, np.bool_))
+
+
+@inner
+def upwards(x):
+    """Return a number in float32 that is more than this one, also after a few roundings."""
+    return np.float32(x + ROUNDED * abs(x))
 
 
 @inner
@@ -85,7 +91,7 @@ def those_that_may_move(since, labels, bins, rounding, chosen, m):
         stays = np.uintp(0)
         if b < n_bins:
             needed = rise[s, b, np.uintp(labels[x])] + rounding[b]
-            stays = np.uintp(_all_above(lanes, x, fall, s * n_bins + b, np.float32(needed + 2.0**-20 * abs(needed))))
+            stays = np.uintp(_all_above(lanes, x, fall, s * n_bins + b, upwards(needed)))
         chosen[kept] = x
         kept += np.uintp(1) - stays
     return np.intp(kept)
@@ -98,8 +104,7 @@ def settle_accounts(labels, bins, since, begin, end):
     for x in range(np.uintp(begin), np.uintp(end)):
         s, b, label = np.uintp(since.when[x]), np.uintp(bins[x]), np.uintp(labels[x])
         if b < n_bins:
-            rise = since.rise[s, b, label]
-            _take_off(since.lanes, x, since.fall, s * n_bins + b, np.float32(rise + 2.0**-20 * abs(rise)))
+            _take_off(since.lanes, x, since.fall, s * n_bins + b, upwards(since.rise[s, b, label]))
         since.when[x] = 0
 
 

@@ -121,15 +121,14 @@ def iterate(
 
 def _bounds_for(n: int, n_bins: int, n_clusters: int, n_turns: int, state: State, since: Since | None) -> Since:
     """Return what is known of the margins of n rows to groups, from the call before if there was one."""
-    if since is None or len(since.lanes) != n:
+    if n == 0 or since is None or len(since.lanes) != n:
         return groups.since_for(n, n_bins, n_clusters, n_turns)
-    if n:
-        threads.over_spans(
-            n,
-            threads.even_span(n, ROWS),
-            lambda first, last: groups.settle_accounts(state.labels, state.bins, since, first, last),
-            alone=n < ROWS,
-        )
+    threads.over_spans(
+        n,
+        threads.even_span(n, ROWS),
+        lambda first, last: groups.settle_accounts(state.labels, state.bins, since, first, last),
+        alone=n < ROWS,
+    )
     return groups.since_for(0, n_bins, n_clusters, n_turns)._replace(when=since.when, lanes=since.lanes)
 
 

@@ -13,7 +13,15 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
-from gpuensemble._kernels.cpu.kmeans.groups import DOWN, LANES, UP, forget_lanes, keep_lanes, those_that_may_move
+from gpuensemble._kernels.cpu.kmeans.groups import (
+    DOWN,
+    LANES,
+    LARGEST,
+    forget_lanes,
+    keep_lanes,
+    those_that_may_move,
+    upwards,
+)
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows
@@ -23,7 +31,6 @@ from gpuensemble._kernels.cpu.vector import prefetch
 SPAN = 8192  # rows that a thread takes at a time, at most: of few that are looked at the codes are asked for early
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
 ALONE = 1 << 15  # codes that a thread must have to be worth waking
-LARGEST = 3e38  # a slack that float32 holds
 NEW = 255  # the bin of a row that was never evaluated
 SHRINK = 1 - 2.0**-21  # of a slack in float32, at each change of it: more than it is rounded by
 
@@ -241,7 +248,7 @@ def _screen(given, shortened, bins, drift, since, chosen, m, weights, best, marg
         places[left] = j
         left += np.uintp(not margin[j] > rounding[edge])
         if since is not None and since.kept[0]:
-            bounds = np.float32(doubt * UP), np.float32(unit * DOWN), np.float32(rounding[edge] * UP)
+            bounds = upwards(doubt), np.float32(unit * DOWN), upwards(rounding[edge])
             keep_lanes(since.lanes, chosen[j], spread, j, bits, least >> bits, *bounds)
     return np.intp(left)
 
