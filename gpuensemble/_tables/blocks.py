@@ -61,7 +61,7 @@ class Cache:
     degrees: tuple[int, Any] | None = None  # _kmeans.labels.costs: until what is known of rows is made of them
     rows: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: what a method knows of each row
     slacks: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: labels and slacks
-    lanes: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: what is known of margins besides
+    tallies: tuple[int, Any] | None = None  # _kmeans.labels.lloyd: what tables take off margins, by column
     distances: tuple[int, Any] | None = None  # _kmeans.labels.seeding: to the rows that were chosen so far
     shares: tuple[int, Any] | None = None  # _partition.bipartite: multiplicity over degree
 

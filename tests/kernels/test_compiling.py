@@ -6,6 +6,10 @@ import pty
 import subprocess
 import sys
 
+import numba
+
+from gpuensemble._kernels.cpu import compiling
+
 PROGRAM = """
 import warnings
 import numba.core.caching
@@ -93,3 +97,12 @@ print(0 < watch.compiling() < whole, abs(watch.compiling() + watch.seconds() - w
     place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=place)
     assert done.stdout.split() == ["True", "True"]
+
+
+def test_functions_of_the_user_that_have_no_module_compile():
+    """Those that `exec` makes have none."""
+    place, before = {"numba": numba}, compiling.WATCH.seconds
+    exec("@numba.njit\ndef double(x):\n    return 2 * x", place)
+    assert place["double"].py_func.__module__ is None
+    assert place["double"](4) == 8
+    assert compiling.WATCH.seconds > before

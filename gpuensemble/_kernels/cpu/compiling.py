@@ -43,7 +43,8 @@ class _Watch(event.Listener):
         if not self._open:
             self._began = time.perf_counter()
         self._open += 1
-        ours = event.data["dispatcher"].py_func.__module__.startswith("gpuensemble.")
+        module = event.data["dispatcher"].py_func.__module__ or ""  # a function may have none
+        ours = module.startswith("gpuensemble.")
         if ours and not self._told and sys.stderr is not None and sys.stderr.isatty():
             print(f"gpuensemble: compiling kernels{', once' if KEPT else ''} ...", file=sys.stderr)
             self._told = True

@@ -91,7 +91,7 @@ def _counted(membership, labels, weight, spare, n_clusters):
     size = (membership.n_columns + (0 if membership.complete else r)) * n_clusters
     n_threads = sharing.n_threads(n * r, INLINE)
     if n * r >= WORTH * n_threads * size:
-        cells = sharing.apart(n_threads, size)
+        cells = sharing.apart(n_threads, size, np.int64)
         shared = (given, (labels, weight, spare), n_clusters, threads.even_span(n, SPAN))
         sharing.led(_count_rows, shared, [(some,) for some in cells])
         total = cells[0] if n_threads == 1 else cells.sum(0)

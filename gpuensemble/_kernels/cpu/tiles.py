@@ -49,12 +49,18 @@ def shape_of_tiles(table):
 
 def tiled(table):
     """Return a copy in tiles of columns, padded with zeros."""
-    width, n_tiles = shape_of_tiles(table)
-    tiles = aligned((n_tiles, len(table), width), table.dtype)
-    for tile in range(n_tiles):
+    tiles = room_for_tiles(table)
+    width = tiles.shape[2]
+    for tile in range(len(tiles)):
         part = table[:, tile * width : (tile + 1) * width]
         tiles[tile, :, : part.shape[1]] = part
     return tiles
+
+
+def room_for_tiles(table):
+    """Make zeros for the tiles of such a table."""
+    width, n_tiles = shape_of_tiles(table)
+    return aligned((n_tiles, len(table), width), table.dtype)
 
 
 def sums_of(tiles):

@@ -155,10 +155,8 @@ def _several(
     limits = limits._replace(n_iter=min(limits.n_iter, max(1, AT_ONCE // (n * r)), MOST_AT_ONCE))
     before = bounds.before or priced.tables
     known = bounds.before is not None
-    since, rows = block.taken("lanes", progress.labelling.identity), _row_facts(block, costs)
-    found = kmeans.iterate(
-        block.m, method, progress.statistics, before, known, rows, state, since, bounds.edges, limits
-    )
+    kept, rows = block.taken("tallies", progress.labelling.identity), _row_facts(block, costs)
+    found = kmeans.iterate(block.m, method, progress.statistics, before, known, rows, state, kept, bounds.edges, limits)
     earlier, made, last = (Statistics(*pair) for pair in found.statistics)
     *judged, facts = found.facts.tolist()
     if judged:
@@ -167,7 +165,7 @@ def _several(
         progress = Progress(labelling, made, path, [*progress.evaluated, *(one[3] / n for one in judged)])
     following = ByCosts(progress.statistics, CostTables(*found.tables))
     bounds.before = following.tables
-    block.cache.slacks, block.cache.lanes = (following.identity, state), (following.identity, found.since)
+    block.cache.slacks, block.cache.tallies = (following.identity, state), (following.identity, found.tallies)
     return progress, Sweep(following, last, Priced(CostTables(*found.priced), found.facts[-1, :2]), facts, n)
 
 

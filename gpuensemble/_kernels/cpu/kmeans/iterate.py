@@ -8,19 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
-from gpuensemble._kernels.cpu.kmeans import groups, pricing, relabel, sharing, short
-from gpuensemble._kernels.cpu.kmeans.groups import Since
+from gpuensemble._kernels.cpu.kmeans import pricing, relabel, sharing, short, tallies
 from gpuensemble._kernels.cpu.kmeans.relabel import Drift, RowFacts, State
+from gpuensemble._kernels.cpu.kmeans.tallies import Tallies
 from gpuensemble._kernels.cpu.membership import codes_of
-from gpuensemble._kernels.cpu.tiles import tiled
+from gpuensemble._kernels.cpu.tiles import room_for_tiles
 
 PRICE, ROUND, RELABEL = range(3)
 SHARES = (
     4  # of the partitions for each thread: a call for each partition would count references, of all threads at once
 )
-ROWS = 16384  # whose margins a thread brings up to date at a time
 
 
 class Method(NamedTuple):
@@ -53,14 +51,14 @@ class Last(NamedTuple):
     tables: tuple  # of costs, and those of partitions: of the last iteration
     priced: tuple  # and of what it led to
     facts: Any  # of each iteration: objective, empty clusters, rows that moved, rows that were evaluated
-    since: Since  # for the next call, if its labels, slacks and tables are those of this one
+    tallies: Tallies  # for the next call, if its labels, slacks and tables are those of this one
 
 
 class _Room(NamedTuple):
     """These are arrays that threads share; of what there is several times, turn t uses t modulo the number."""
 
     turn: Any  # t, and whether its iteration counts anew
-    sums: Any  # of each thread: see relabel.sums_for
+    sums: Any  # of each thread: see relabel.Sums
     counts: Any  # 3 x C x K
     masses: Any  # 3 x as many rows as there are x K
     tables: Any  # 2 x C x K
@@ -87,65 +85,56 @@ def iterate(
     known: bool,
     rows: RowFacts,
     state: State,
-    since: Since | None,
+    kept: Tallies | None,
     edges: Any,
     limits: Limits,
 ) -> Last:
     """Iterate while the objective falls and no cluster is empty; `state` is updated.
 
     `statistics` are counts and masses of the labels in `state`. `tables` are those of costs and of partitions that
-    these labels were evaluated by, if they are `known`; else only shape and type matter. `since` is from the call that
+    these labels were evaluated by, if they are `known`; else only shape and type matter. `kept` is from the call that
     `state` comes from, or None.
     """
     (n, r), n_clusters = membership.codes.shape, statistics[0].shape[1]
-    n_kept = n if limits.skip and groups.pay(r, n_clusters) else 0
-    if n_kept:
-        limits = limits._replace(n_iter=min(limits.n_iter, groups.MOST_TURNS))
-    n_turns = limits.n_iter if n_kept else 0
-    bounds = _bounds_for(n_kept, len(edges) - 1, n_clusters, n_turns, state, since)
+    if kept is None:
+        n_kept = n if limits.skip and tallies.pay(n_clusters) else 0
+        kept = tallies.tallies_for(n_kept, membership.offsets, len(edges) - 1, n_clusters)
     n_threads = sharing.n_threads(n * r, relabel.ALONE)
     method = method._replace(safety=pricing.rounding_unit(method.safety, r, tables[0].dtype))
-    sums, starts = relabel.sums_for(n_threads, membership.offsets, n_clusters, rows.n_masses)
+    sums = relabel.sums_for(n_threads, membership, n_clusters, rows)
     room = _room_for(r, len(edges), statistics, tables, sums)
     shortened = short.unknown(tables[0].shape, tables[1].shape)
     drift = Drift(edges, np.empty((len(edges) - 1, n_clusters), np.float32), np.empty(len(edges) - 1))
     facts = np.zeros((limits.n_iter + 1, 4))
     span = relabel.span_of(n, n_threads)
-    task = (codes_of(membership), method, room, shortened, rows, state, drift, bounds, span, starts)
+    task = (codes_of(membership), method, room, shortened, rows, state, drift, kept, span)
     own = [(me, relabel.room_for(room.tiles, shortened)) for me in range(n_threads)]
     t = sharing.led(_iterate, (task, limits, known, facts), own)
     turns = [(room.counts[i % 3], room.masses[i % 3] if rows.n_masses else None) for i in (t - 2, t - 1, t)]
     before, after = ((room.tables[i % 2], room.of_partitions[i % 2]) for i in (t, t + 1))
-    return Last(turns, before, after, facts[1 : t + 1], bounds)
-
-
-def _bounds_for(n: int, n_bins: int, n_clusters: int, n_turns: int, state: State, since: Since | None) -> Since:
-    """Return what is known of the margins of n rows to groups, from the call before if there was one."""
-    if n == 0 or since is None or len(since.lanes) != n:
-        return groups.since_for(n, n_bins, n_clusters, n_turns)
-    threads.over_spans(
-        n,
-        threads.even_span(n, ROWS),
-        lambda first, last: groups.settle_accounts(state.labels, state.bins, since, first, last),
-        alone=n < ROWS,
-    )
-    return groups.since_for(0, n_bins, n_clusters, n_turns)._replace(when=since.when, lanes=since.lanes)
+    return Last(turns, before, after, facts[1 : t + 1], kept)
 
 
 def _room_for(r: int, n_edges: int, statistics: tuple, tables: tuple, sums: Any) -> _Room:
     counts, masses = statistics
     n_clusters = counts.shape[1]
-    counts = np.repeat(counts[None], 3, axis=0)
-    masses = np.zeros((3, 0, n_clusters), np.int64) if masses is None else np.repeat(masses[None], 3, axis=0)
-    pairs = [np.repeat(table[None], 2, axis=0) for table in tables]
+    masses = np.zeros((0, n_clusters), np.int64) if masses is None else masses
+    turns = [_first_of(3, of) for of in (counts, masses)] + [_first_of(2, table) for table in tables]
     parts, terms, low, high, size, middle = (np.empty((r, n_clusters)) for _ in range(6))
     seen = np.empty((r, n_clusters), np.bool_)
-    tiles = [tiled(table) for table in tables]
+    tiles = [room_for_tiles(table) for table in tables]
     turn, widest, numbers = np.zeros(2, np.int64), np.empty(r), np.empty(4)
     return _Room(
-        *(turn, sums, counts, masses, *pairs, parts, terms, seen, low, high, size),
+        *(turn, sums, *turns, parts, terms, seen, low, high, size),
         *(np.empty((2, n_edges, n_clusters)), *tiles, middle, widest, numbers),
     )
+
+
+def _first_of(number: int, array: Any) -> Any:
+    """Make room for so many arrays, of which this is the first."""
+    found = np.empty((number, *array.shape), array.dtype)
+    found[0] = array
+    return found
 
 
 @kernel
@@ -177,29 +166,29 @@ def _iterate(task, limits, known, facts, me, own, control):
 @inlined
 def _work(job, task, me, own, control):
     """Take part in a job."""
-    given, method, room, shortened, rows, state, drift, since, span, starts = task
+    given, method, room, shortened, rows, state, drift, kept, span = task
     if job == RELABEL:
         tables = room.tiles, room.tiles_of_parts, room.counts.shape[2]
-        units, counting = _with_numbers(shortened, room.numbers), (room.sums[me], starts, room.turn[1] > 0)
-        turn = room.turn[0]
-        relabel.relabel_spans(given, tables, units, rows, state, drift, since, turn, span, counting, own, control)
+        units, sums = _with_numbers(shortened, room.numbers), room.sums
+        counting = sums.counts[me], sums.facts[me], sums.starts, room.turn[1] > 0
+        relabel.relabel_spans(given, tables, units, rows, state, drift, kept, span, counting, own, control)
     else:
         r = len(method.of_partition)
-        some = 1 + (r - 1) // (SHARES * len(room.sums))
+        some = 1 + (r - 1) // (SHARES * len(room.sums.facts))
         first = sharing.next_span(control, some)
         while first < r:
             last = min(r, first + some)
             if job == PRICE:
-                _price(method, room, starts, given[2], first, last)
+                _price(method, room, given[2], first, last)
             else:
-                _round(room, shortened.table, given[2], first, last)
+                _round(room, shortened.table, kept, drift.edges, given[2], first, last)
             first = sharing.next_span(control, some)
 
 
 @inlined
 def _next_job(job, task, limits, known, facts):
     """Do what is between two jobs; return the next one, or -1 if there is none."""
-    given, method, room, shortened, rows, _, drift, since, _, _ = task
+    given, method, room, shortened, rows, _, drift, kept, _ = task
     found = np.int64(RELABEL)
     if job == RELABEL:
         room.turn[0] += 1
@@ -210,8 +199,10 @@ def _next_job(job, task, limits, known, facts):
     elif job == PRICE:
         t = room.turn[0]
         share = facts[t, 2] / len(given[0]) if t > 0 else np.float64(limits.anew)
-        _bound(method, room, shortened, drift, since, limits.skip and (known or t > 0), share)
+        _bound(method, room, shortened, drift, kept, limits.skip and (known or t > 0), share)
         found = np.int64(ROUND)
+    else:
+        tallies.find_doubt(kept)
     return found
 
 
@@ -223,7 +214,7 @@ def _with_numbers(shortened, numbers):
 
 
 @inlined
-def _price(method, room, starts, offsets, first, last):
+def _price(method, room, offsets, first, last):
     """Add up what threads have counted in partitions first .. last - 1, and make their tables of costs."""
     t, anew = room.turn[0], room.turn[1]
     counts, masses, table = room.counts[t % 3], room.masses[t % 3], room.tables[(t + 1) % 2]
@@ -232,8 +223,8 @@ def _price(method, room, starts, offsets, first, last):
         for c in range(offsets[first], offsets[last]):
             for k in range(n_clusters):
                 counts[c, k] = 0 if anew else before[c, k]
-        for me in range(len(room.sums)):
-            counted, at = room.sums[me], np.int64(starts[first])
+        for me in range(len(room.sums.counts)):
+            counted, at = room.sums.counts[me], np.int64(room.sums.starts[first])
             for c in range(offsets[first], offsets[last]):
                 for k in range(n_clusters):
                     counts[c, k] += counted[at + k]
@@ -260,12 +251,16 @@ def _price(method, room, starts, offsets, first, last):
 
 
 @inlined
-def _round(room, table, offsets, first, last):
+def _round(room, table, kept, edges, offsets, first, last):
     """Copy the costs of partitions first .. last - 1 into tiles, and round them to 16 bits."""
-    costs = room.tables[(room.turn[0] + 1) % 2]
+    t = room.turn[0]
+    costs, before = room.tables[(t + 1) % 2], room.tables[t % 2]
     _tile(costs, room.tiles, offsets[first], offsets[last])
     if room.numbers[2] < np.inf:
         short.round_partitions(costs, room.middle, offsets, room.numbers[0], table, first, last)
+    if len(kept.due) and not kept.fresh[0]:
+        parts = room.of_partitions[t % 2], room.of_partitions[(t + 1) % 2]
+        tallies.add_falls(kept, (before, costs), parts, edges, offsets, first, last)
 
 
 @inlined
@@ -276,8 +271,8 @@ def _add_up_threads(room, n_masses, facts):
     for i in range(n_masses):
         for k in range(n_clusters):
             masses[i, k] = 0 if anew else before[i, k]
-    for me in range(len(room.sums)):
-        sums = room.sums[me]
+    for me in range(len(room.sums.facts)):
+        sums = room.sums.facts[me]
         for place in range(2):
             facts[t, 2 + place] += sums[place]
             sums[place] = 0
@@ -300,7 +295,7 @@ def _is_last(method, room, limits, n_rows, facts):
 
 
 @inlined
-def _bound(method, room, shortened, drift, since, known, share):
+def _bound(method, room, shortened, drift, kept, known, share):
     """Bound what the new tables take off margins, and choose the units of 16 bits."""
     t = room.turn[0]
     parts, before, widest = room.of_partitions[(t + 1) % 2], room.of_partitions[t % 2], 0.0
@@ -309,10 +304,10 @@ def _bound(method, room, shortened, drift, since, known, share):
     if known:
         pricing.bound_costs(room.low, room.high, before, parts, method.complete, drift.edges, least, largest)
         pricing.bound_margins(least, largest, drift.taken)
-        if len(since.lanes):
-            groups.pass_turn(since, t, least, largest, share)
     else:
-        drift.taken[:], since.rise[: t + 2] = np.inf, np.inf
+        drift.taken[:] = np.inf
+    if len(kept.due):
+        tallies.pass_turn(kept, known, share, largest, before, parts, drift.edges)
     _tile(parts, room.tiles_of_parts, 0, len(parts))
     room.numbers[2] = np.inf
     if len(shortened.table) > 1:  # there is room for it

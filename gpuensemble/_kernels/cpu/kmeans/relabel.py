@@ -13,16 +13,8 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
-from gpuensemble._kernels.cpu.kmeans.groups import (
-    DOWN,
-    LANES,
-    LARGEST,
-    forget_lanes,
-    keep_lanes,
-    those_that_may_move,
-    upwards,
-)
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
+from gpuensemble._kernels.cpu.kmeans.tallies import set_due, those_due
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows
 from gpuensemble._kernels.cpu.tiles import aligned, tiled
@@ -32,6 +24,7 @@ SPAN = 8192  # rows that a thread takes at a time, at most: of few that are look
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
 ALONE = 1 << 15  # codes that a thread must have to be worth waking
 NEW = 255  # the bin of a row that was never evaluated
+LARGEST = 3e38  # a margin that float32 holds
 SHRINK = 1 - 2.0**-21  # of a slack in float32, at each change of it: more than it is rounded by
 
 
@@ -47,6 +40,14 @@ class RowFacts(NamedTuple):
     sizes: Any  # of clusters, whose sum, without the last `shift` bits, is a row's degree
     shift: int
     n_masses: int  # 0: no masses are asked for; 1: of all rows; r: of those that each partition saw
+
+
+class Sums(NamedTuple):
+    """This is what threads add up, a row for each."""
+
+    counts: Any  # of each cell of the table, and at last those of holes; int32 where that is enough, which are fewer cache lines
+    facts: Any  # number of rows that moved, that of evaluated ones, and masses
+    starts: Any  # where the counts of each partition begin, and of holes
 
 
 class State(NamedTuple):
@@ -79,13 +80,13 @@ def relabel(membership, tables, rows, state, drift, n_clusters, anew):
     n, r = membership.codes.shape
     tiles, parts, shortened = tables
     n_threads = sharing.n_threads(n * r, ALONE)
-    sums, starts = sums_for(n_threads, membership.offsets, n_clusters, rows.n_masses)
+    sums = sums_for(n_threads, membership, n_clusters, rows)
     shared = (codes_of(membership), (tiles, parts, n_clusters), shortened, rows, state, drift, span_of(n, n_threads))
-    own = [((some, starts, anew), room_for(tiles, shortened)) for some in sums]
+    own = [((*some, sums.starts, anew), room_for(tiles, shortened)) for some in zip(*sums[:2], strict=True)]
     sharing.led(_relabel, shared, own)
-    total = sums[0] if n_threads == 1 else sums.sum(0)
-    counts = total[starts[0] : starts[-1]].reshape(-1, n_clusters)
-    return counts, total[2 : starts[0]].reshape(-1, n_clusters), total[:2]
+    counts, facts = (sums.counts.sum(0, np.int64), sums.facts.sum(0))
+    n_cells, n_facts = membership.offsets[-1] * n_clusters, 2 + rows.n_masses * n_clusters
+    return counts[:n_cells].reshape(-1, n_clusters), facts[2:n_facts].reshape(-1, n_clusters), facts[:2]
 
 
 def span_of(n, n_threads):
@@ -93,20 +94,20 @@ def span_of(n, n_threads):
     return min(SPAN, max(1, n // (8 * n_threads * BLOCK)) * BLOCK)
 
 
-def sums_for(n_threads, offsets, n_clusters, n_masses):
-    """Make zeros for what each thread adds up; return where the counts of each partition begin, and of holes, too.
-
-    Before them are the number of rows that moved, that of evaluated ones, and masses.
-    """
-    starts = offsets.astype(np.int64) * n_clusters + (2 + n_masses * n_clusters)
-    return sharing.apart(n_threads, starts[-1] + 1), starts.view(np.uint64)
+def sums_for(n_threads, membership, n_clusters, rows):
+    """Make zeros for what each thread adds up."""
+    starts = membership.offsets.astype(np.int64) * n_clusters
+    total = rows.multiplicity.sum() * (len(membership.codes) if len(rows.multiplicity) == 1 else 1)
+    dtype = np.int32 if total < 2**31 else np.int64
+    counts = sharing.apart(n_threads, starts[-1] + 1, dtype)
+    facts = sharing.apart(n_threads, 2 + rows.n_masses * n_clusters, np.int64)
+    return Sums(counts, facts, starts.view(np.uint64))
 
 
 def room_for(tiles, shortened):
-    """Make room for sums of a block of rows: of the table and of partitions, whole and in units; and by lane."""
+    """Make room for sums of a block of rows: of the table and of partitions, whole and in units."""
     whole, short = (BLOCK, tiles.shape[2]), (BLOCK, shortened.table.shape[1])
-    spread = aligned((BLOCK, LANES), np.int32)
-    return *(aligned(whole, tiles.dtype) for _ in "tp"), *(aligned(short, np.int32) for _ in "tp"), spread
+    return *(aligned(whole, tiles.dtype) for _ in "tp"), *(aligned(short, np.int32) for _ in "tp")
 
 
 @kernel
@@ -114,15 +115,15 @@ def _relabel(given, tables, shortened, rows, state, drift, span, counting, room,
     shared, own = sharing.borrowed(((given, tables, shortened, rows, state, drift), (counting, room, queue)))
     given, tables, shortened, rows, state, drift = shared
     counting, room, queue = own
-    relabel_spans(given, tables, shortened, rows, state, drift, None, 0, span, counting, room, queue)
+    relabel_spans(given, tables, shortened, rows, state, drift, None, span, counting, room, queue)
 
 
 @inlined
-def relabel_spans(given, tables, shortened, rows, state, drift, since, turn, span, counting, room, queue):
-    """Work on spans of rows until none is left; `since` says what is left of their margins after turns, or is None."""
+def relabel_spans(given, tables, shortened, rows, state, drift, tallies, span, counting, room, queue):
+    """Work on spans of rows until none is left; `tallies` say more of which rows cannot have moved, or are None."""
     codes, hole, offsets = given
     tiles, parts, n_clusters = tables
-    n, (sums, _, anew) = len(codes), counting
+    n, (_, facts, _, anew) = len(codes), counting
     looked_at, unsure, places = np.empty(span, np.intp), np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp)
     weights, best, margin = np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, np.int32), np.empty(BLOCK)
     found = np.empty(BLOCK, np.int32), np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, tiles.dtype)
@@ -133,33 +134,32 @@ def relabel_spans(given, tables, shortened, rows, state, drift, since, turn, spa
         end = min(n, first + span)
         for begin in range(first, end, together):
             stop = min(end, begin + together)
-            n_looked_at = _choose(state, drift, since, begin, stop, looked_at)
-            sums[1] += n_looked_at
+            n_looked_at = _choose(state, drift, begin, stop, looked_at)
+            if tallies is not None and len(tallies.due) and not tallies.fresh[0]:
+                n_looked_at = those_due(given, tallies, state, drift.rounding, looked_at, n_looked_at)
+            facts[1] += n_looked_at
             for block in range(0, n_looked_at, BLOCK):
                 chosen = looked_at[block : min(n_looked_at, block + BLOCK)]
                 m = len(chosen)
                 for j in range(block + (BLOCK if block else 0), min(n_looked_at, block + 2 * BLOCK)):
                     prefetch(codes, looked_at[j])  # of the next block: they are here when that is worked on
                 _weigh(given, rows, state.bins, drift.edges, chosen, m, weights)
-                left = _screen(
-                    given, shortened, state.bins, drift, since, chosen, m, weights, best, margin, places, room[2:]
-                )
+                left = _screen(given, shortened, state.bins, drift, chosen, m, weights, best, margin, places, room[2:])
                 for j in range(left):
                     unsure[j], weights[j] = chosen[places[j]], weights[places[j]]
                 if left:
                     assign_rows(
                         codes, hole, offsets, tiles, parts, weights, n_clusters, unsure, left, found, room[0], room[1]
                     )
-                if since is not None and since.kept[0]:
-                    for j in range(left):  # what is known of groups is of the cluster that 16 bits found
-                        forget_lanes(since.lanes, unsure[j])
                 for j in range(left):
                     best[places[j]], margin[places[j]] = found[0][j], np.float64(found[2][j]) - found[1][j]
-                moved = _settle(state, drift.rounding, since, turn, chosen, m, best, margin, old)
-                sums[0] += moved
+                moved = _settle(state, drift.rounding, tallies, chosen, m, best, margin, old)
+                facts[0] += moved
                 if not anew:
                     _add(given, rows, chosen, moved, old, n_clusters, np.int64(-1), counting)
                     _add(given, rows, chosen, moved, best, n_clusters, np.int64(1), counting)
+            if tallies is not None and len(tallies.due) and tallies.fresh[0]:
+                tallies.due[begin:stop] = state.slack[begin:stop]
             if anew:
                 for x in range(begin, stop):
                     unsure[x - begin], best[x - begin] = x, state.labels[x]
@@ -168,7 +168,7 @@ def relabel_spans(given, tables, shortened, rows, state, drift, since, turn, spa
 
 
 @inner
-def _choose(state, drift, since, begin, end, chosen):
+def _choose(state, drift, begin, end, chosen):
     """List the rows whose slack does not show that they stay; return how many there are."""
     labels, slack, bins, taken, rounding = state.labels, state.slack, state.bins, drift.taken, drift.rounding
     m = np.uintp(0)
@@ -181,8 +181,6 @@ def _choose(state, drift, since, begin, end, chosen):
             left = (slack[x] - taken[edge, np.uintp(labels[x])]) * np.float32(SHRINK)
             slack[x] = left
             m += np.uintp(not left > rounding[edge])  # NaN, where all costs are infinite, is not enough
-    if since is not None and len(since.lanes):
-        return those_that_may_move(since, labels, bins, rounding, chosen, m)
     return np.intp(m)
 
 
@@ -224,11 +222,11 @@ def _degrees(given, rows, chosen, m):
 
 
 @inner
-def _screen(given, shortened, bins, drift, since, chosen, m, weights, best, margin, places, totals):
+def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, places, totals):
     """Find labels and margins by the table in 16 bits; list the places of rows that it leaves open, and count them."""
     codes, hole, offsets = given
     table, of_parts, base, parts, bits, unit, ratio, error, part_error = shortened
-    total, total_of_parts, spread = totals
+    total, total_of_parts = totals
     if error == np.inf:
         for j in range(m):
             places[j] = j
@@ -241,20 +239,17 @@ def _screen(given, shortened, bins, drift, since, chosen, m, weights, best, marg
     left, last, rounding = np.uintp(0), (1 << bits) - 1, drift.rounding
     for j in range(m):
         weight = np.float32(weights[j])
-        least, second = two_least(total, j, base, parts, weight, bits, total_of_parts, np.float32(ratio), hole, spread)
+        least, second = two_least(total, j, base, parts, weight, bits, total_of_parts, np.float32(ratio), hole)
         doubt, edge = error + weights[j] * part_error, bins[np.uintp(chosen[j])]
         best[j] = least & last
         margin[j] = ((second >> bits) - (least >> bits) - doubt) * unit
         places[left] = j
         left += np.uintp(not margin[j] > rounding[edge])
-        if since is not None and since.kept[0]:
-            bounds = upwards(doubt), np.float32(unit * DOWN), upwards(rounding[edge])
-            keep_lanes(since.lanes, chosen[j], spread, j, bits, least >> bits, *bounds)
     return np.intp(left)
 
 
 @inner
-def _settle(state, rounding, since, turn, chosen, m, best, margin, old):
+def _settle(state, rounding, tallies, chosen, m, best, margin, old):
     """Give rows their labels, and what is left of their margins after a rounding error.
 
     The rows that moved come first in `chosen`, with the labels that they had and have; return how many there are.
@@ -267,8 +262,8 @@ def _settle(state, rounding, since, turn, chosen, m, best, margin, old):
         before = labels[x]
         slack[x] = np.float32(LARGEST if left > LARGEST else left)  # a NaN stays one
         labels[x] = label
-        if since is not None and len(since.lanes):
-            since.when[x] = turn + 1
+        if tallies is not None and len(tallies.due) and not tallies.fresh[0]:
+            set_due(tallies, x, bins[x], label, left)
         chosen[moved], old[moved], best[moved] = x, before, label
         moved += np.uintp(before != label)
     return np.intp(moved)
@@ -278,7 +273,7 @@ def _settle(state, rounding, since, turn, chosen, m, best, margin, old):
 def _add(given, rows, chosen, m, labels, n_clusters, sign, counting):
     """Count rows with these labels, or take them off."""
     codes, hole, _ = given
-    sums, starts, _ = counting
+    counts, facts, starts, _ = counting
     multiplicity, step, width = rows.multiplicity, min(1, len(rows.multiplicity) - 1), np.uintp(n_clusters)
     spare = starts[len(starts) - 1]
     for j in range(m):
@@ -287,13 +282,13 @@ def _add(given, rows, chosen, m, labels, n_clusters, sign, counting):
             cell = starts[i] + np.uintp(codes[x, i]) * width + k
             if hole is not None:  # no branch on what no processor could foresee
                 cell = spare + np.uintp(codes[x, i] != hole) * (cell - spare)
-            sums[cell] += amount
+            counts[cell] += amount
     if rows.n_masses:
-        _add_masses(given, rows, chosen, m, labels, n_clusters, sign, sums)
+        _add_masses(given, rows, chosen, m, labels, n_clusters, sign, facts)
 
 
 @inner
-def _add_masses(given, rows, chosen, m, labels, n_clusters, sign, sums):
+def _add_masses(given, rows, chosen, m, labels, n_clusters, sign, facts):
     """Add the masses of rows to those of their labels: in all, or in each partition that saw the row."""
     codes, hole, _ = given
     mass, multiplicity, step = rows.mass, rows.multiplicity, min(1, len(rows.multiplicity) - 1)
@@ -304,4 +299,4 @@ def _add_masses(given, rows, chosen, m, labels, n_clusters, sign, sums):
         amount = sign * (mass[x] if known else degrees[j] * multiplicity[x * step])
         for i in range(rows.n_masses):
             seen = 1 if rows.n_masses == 1 or hole is None else np.int64(codes[x, i] != hole)
-            sums[2 + i * n_clusters + labels[j]] += seen * amount
+            facts[2 + i * n_clusters + labels[j]] += seen * amount

@@ -73,9 +73,9 @@ def n_threads(work: int, least: int) -> int:
     return 1 if threads.inside() else max(1, min(threads.count(), work // least))
 
 
-def apart(n_threads: int, size: int) -> np.ndarray:
+def apart(n_threads: int, size: int, dtype: Any) -> np.ndarray:
     """Make a row of `size` zeros and more for each thread: two in one cache line would wait for each other's."""
-    return np.zeros((n_threads, int(size) + WORDS), np.int64)
+    return np.zeros((n_threads, int(size) + LINE // np.dtype(dtype).itemsize), dtype)
 
 
 @intrinsic

@@ -234,36 +234,28 @@ def _widened(emit, short):
 
 
 @intrinsic
-def two_least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole, spread):
+def two_least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole):
     """Return the two least costs total[y] + base + weight * parts.
 
-    The number of a cluster is in the last bits of its cost. With holes ratio * of_parts[y] is added to the parts. The
-    least cost of each lane, but for the least of all, becomes spread[y].
+    The number of a cluster is in the last bits of its cost. With holes ratio * of_parts[y] is added to the parts.
     """
-    holes = not isinstance(hole, types.NoneType)
-
-    def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole, spread):
-        b, least = emit.builder, _by_lane(emit, 2, total, y, base, parts, weight, bits, of_parts, ratio, holes)
-        found = _over_lanes(b, least)
-        own = b.icmp_signed("==", least[0], emit.repeat(found[0], total.line))
-        emit.store(spread, y, [b.select(own, least[1], least[0])])
-        return found
-
-    given = (total, y, base, parts, weight, bits, of_parts, ratio, hole, spread)
-    return typed(types.UniTuple(types.int32, 2), *given), generator(body)
+    return _least(2, total, y, base, parts, weight, bits, of_parts, ratio, hole)
 
 
 @intrinsic
 def three_least(typing, total, y, base, parts, weight, bits, of_parts, ratio, hole):
     """Return the three least costs, as `two_least` does."""
-    holes = not isinstance(hole, types.NoneType)
+    return _least(3, total, y, base, parts, weight, bits, of_parts, ratio, hole)
 
-    def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole):
-        found = _by_lane(emit, 3, total, y, base, parts, weight, bits, of_parts, ratio, holes)
-        return _over_lanes(emit.builder, found)
 
-    given = (total, y, base, parts, weight, bits, of_parts, ratio, hole)
-    return typed(types.UniTuple(types.int32, 3), *given), generator(body)
+def _least(number, *given):
+    """Return the signature of a function that finds the least costs, so many, and what emits it."""
+    holes = not isinstance(given[-1], types.NoneType)
+
+    def body(emit, *values):
+        return _over_lanes(emit.builder, _by_lane(emit, number, *values[:-1], holes))
+
+    return typed(types.UniTuple(types.int32, number), *given), generator(body)
 
 
 def _by_lane(emit, number, total, y, base, parts, weight, bits, of_parts, ratio, holes):
