@@ -45,7 +45,7 @@ class RowFacts(NamedTuple):
 class Sums(NamedTuple):
     """This is what threads add up, a row for each."""
 
-    counts: Any  # of each cell of the table, and at last those of holes; int32 where that is enough, which are fewer cache lines
+    counts: Any  # of each cell of the table, and at last those of holes; int32 if it can hold them: fewer cache lines
     facts: Any  # number of rows that moved, that of evaluated ones, and masses
     starts: Any  # where the counts of each partition begin, and of holes
 

@@ -252,8 +252,9 @@ def _least(number, *given):
     """Return the signature of a function that finds the least costs, so many, and what emits it."""
     holes = not isinstance(given[-1], types.NoneType)
 
-    def body(emit, *values):
-        return _over_lanes(emit.builder, _by_lane(emit, number, *values[:-1], holes))
+    def body(emit, total, y, base, parts, weight, bits, of_parts, ratio, hole):
+        found = _by_lane(emit, number, total, y, base, parts, weight, bits, of_parts, ratio, holes)
+        return _over_lanes(emit.builder, found)
 
     return typed(types.UniTuple(types.int32, number), *given), generator(body)
 

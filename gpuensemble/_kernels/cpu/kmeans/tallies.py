@@ -94,8 +94,7 @@ def add_falls(tallies, tables, parts, edges, offsets, first, last):
             fall = -np.inf
             for k in range(n_clusters):
                 change = (np.float64(before[c, k]) - np.float64(after[c, k])) - rise[k]
-                if change > fall:  # not a number: infinite before and after
-                    fall = change
+                fall = change if change > fall else fall  # not a number: infinite before and after
             total = np.float64(of_column[c]) + fall + EXACT * (abs(fall) + size)
             of_column[c] = total + SINGLE * (abs(total) + abs(fall)) if total > -np.inf else np.inf  # NaN, too
             peak = max(peak, abs(of_column[c]))
