@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gpuensemble._array.devices import Array, namespace, to_host
 from gpuensemble._linear import dense
-from gpuensemble._linear.orthonormal import orthonormal
+from gpuensemble._linear.orthonormal import orthonormal, qr
 
 
 class Eigen(NamedTuple):
@@ -102,17 +102,17 @@ def tracked(product: Callable[[Array], Array], start: Array, depth: int) -> Eige
 
     Blocks become orthonormal by products, and nothing waits for a device.
     """
-    xp = namespace(start)
-    basis, images = start, product(start)
-    for _ in range(depth - 1):
-        block = images[:, -start.shape[1] :]
-        for _ in range(2):  # once more for the orthogonality that rounding took
-            block = block - basis @ (basis.T @ block)
-        block = orthonormal(block, 1)
-        basis = xp.concatenate([basis, block], axis=1)
-        images = xp.concatenate([images, product(block)], axis=1)
-    inner = basis.T @ images
-    return _ritz(basis, images, (inner + inner.T) / 2, start.shape[1])
+    xp, (n, width) = namespace(start), start.shape
+    space, images = (xp.empty((depth * width, n), start.dtype).T for _ in "si")
+    block = start
+    for first in range(0, depth * width, width):
+        for _ in range(2 if first else 0):  # once more for the orthogonality that rounding took
+            block = block - space[:, :first] @ (space[:, :first].T @ block)
+        block = orthonormal(block, 1) if first else start
+        space[:, first : first + width], block = block, product(block)
+        images[:, first : first + width] = block
+    inner = space.T @ images
+    return _ritz(space, images, (inner + inner.T) / 2, width)
 
 
 class Triples(NamedTuple):
@@ -125,16 +125,15 @@ class Triples(NamedTuple):
 
 
 def singular_triples(x: Array, start: Array, n_passes: int) -> Triples:
-    """Iterate with X'X from the columns of `start` (a block power iteration), orthonormal after each pass.
+    """Iterate with X'X from the orthonormal columns of `start` (a block power iteration), orthonormal after each pass.
 
     Columns of `start` that are drawn at random make a direction show that earlier blocks missed.
     """
-    xp = namespace(x)
-    before, _ = xp.linalg.qr(start)
+    xp, before = namespace(x), start
     for _ in range(n_passes - 1):
         before = orthonormal(dense.product(x.T, dense.product(x, before)), 1)
-    u, _ = xp.linalg.qr(dense.product(x, before))  # a column that was lost becomes any that is orthogonal
-    v, inner = xp.linalg.qr(dense.product(x.T, u))
+    u, _ = qr(dense.product(x, before))
+    v, inner = qr(dense.product(x.T, u))
     left, sigma, right = xp.linalg.svd(inner)
     v, u = v @ left, u @ right.T
     return Triples(u, sigma, v, ((v - before @ (before.T @ v)) ** 2).sum(0) ** 0.5)

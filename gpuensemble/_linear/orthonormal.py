@@ -4,7 +4,9 @@ A Gram matrix is made in float64, and has a shift of the size of its rounding, s
 waits for a device.
 """
 
-from gpuensemble._array.devices import Array, namespace
+from scipy import linalg
+
+from gpuensemble._array.devices import Array, device_of, namespace
 
 EPS = 2.0**-52
 LEAST = 1e-6  # what a column has beside those before it, relative to its length, or it is left out
@@ -28,3 +30,18 @@ def orthonormal(x: Array, n_passes: int = 2) -> Array:
         kept = scale[:, None] * xp.linalg.inv(factor).T * (xp.diagonal(factor) > LEAST)
         x = x @ kept.astype(x.dtype, copy=False)
     return x
+
+
+def qr(x: Array) -> tuple[Array, Array]:
+    """Return x = Q R: a column of Q that `x` has nothing for is any that is orthogonal to the others."""
+    if device_of(x) == "cpu":  # SciPy's is faster than NumPy's: 2 ms instead of 3 for 800 x 100
+        return linalg.qr(x, mode="economic", check_finite=False)
+    return namespace(x).linalg.qr(x)
+
+
+def joined(basis: Array, more: Array) -> Array:
+    """Put further columns, few and drawn at random, beside an orthonormal basis: all are orthonormal."""
+    xp = namespace(basis)
+    for _ in range(2):  # once more for the orthogonality that rounding took
+        more = more - basis @ (basis.T @ more)
+    return xp.concatenate([basis, qr(more)[0]], axis=1)

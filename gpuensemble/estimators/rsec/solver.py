@@ -12,7 +12,7 @@ value thresholding, then J. That is 5 or 6, and 2 more for a short time.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuensemble._array.devices import Array, namespace, to_host
+from gpuensemble._array.devices import Array, device_of, namespace, to_host
 from gpuensemble._linear import krylov
 from gpuensemble._linear.dense import product
 from gpuensemble._linear.eigen import leading
@@ -147,9 +147,13 @@ class _Iterate:
         if not self.residuals or 2 * self.depth * self.f.shape[1] > self.n:
             self._full_embedding()
         else:
-            values, self.f, residual = krylov.tracked(self._product, self.f, self.depth)
-            self.embedding_residual = (residual**2).sum() ** 0.5
-            self._add_objective(values)
+            self._follow()
+
+    def _follow(self) -> None:
+        """Find F by a block iteration from the last one; `embedding_residual` says how far it got."""
+        values, self.f, residual = krylov.tracked(self._product, self.f, self.depth)
+        self.embedding_residual = (residual**2).sum() ** 0.5
+        self._add_objective(values)
 
     def _product(self, x: Array) -> Array:
         """Return the product of the matrix of Eq. 16 with some columns; a block of Q' and of Z is read once."""
@@ -200,9 +204,12 @@ class _Iterate:
         copy, error, reached, *report = to_host(xp.concatenate([parts, self.thresholding.report])).tolist()
         # an error of F enters Z divided by mu, which has just been raised
         accuracy = ACCURACY[self.z.dtype.name] * min(max(10 * self.mu, 1), 100)
+        self.depth = krylov.adapted(self.depth, reached / accuracy, 0.05, MAX_DEPTH)
+        if reached > accuracy and device_of(self.z) == "cpu":  # a device would have to wait for how far it gets
+            self._follow()
+            reached = float(self.embedding_residual)
         if reached > accuracy:
             self._full_embedding()
-        self.depth = krylov.adapted(self.depth, reached / accuracy, 0.05, MAX_DEPTH)
         self.residuals.append(max(copy, error) / self.norm)
         self.values_before = self.thresholding.values
         self.thresholding.finish(self.j, report)
