@@ -19,7 +19,7 @@ def product(a: Array, b: Array, out: Array | None = None) -> Array:
         C contiguous.
     """
     xp = namespace(a)
-    n_parts = min(1 << (2 * a.size * b.shape[1] // LEAST).bit_length(), MOST)  # a power of 2, like most numbers of cores
+    n_parts = min(1 << (2 * a.size * b.shape[1] // LEAST).bit_length(), MOST)  # a power of 2, as cores mostly are
     if device_of(a) != "cpu" or n_parts < 2:
         return xp.matmul(a, b, out=out)
     out = xp.empty((len(a), b.shape[1]), a.dtype) if out is None else out

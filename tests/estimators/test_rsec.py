@@ -217,7 +217,7 @@ def test_the_host_waits_once_an_iteration(penalty, n, k):
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_an_iteration_needs_thin_products_and_few_decompositions(penalty, monkeypatch):
-    """Once the blocks are warm: three QR decompositions of n rows, no other, and products with columns of blocks."""
+    """Once the blocks are warm: three QR decompositions of n rows, one of them of few columns, and thin products."""
     n, k, shapes, marks = 180, 2, [], []
     for name in ("qr", "eigh", "svd"):
         host = getattr(np.linalg, name)
