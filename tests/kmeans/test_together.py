@@ -68,6 +68,20 @@ def test_any_number_of_threads_has_the_bits_of_blocks_one_after_another(method, 
         assert run_of(problem) == expected
 
 
+@pytest.mark.parametrize("times", [1, 1 << 20, 1 << 30])
+def test_weights_whose_sums_take_more_than_32_bits_are_counted(times, spread):
+    """N rows of weight `times` have the labels of N rows, and counts so many times as large."""
+    spread(2)
+    expected = run_of(problem_of("category", 0.3))
+    table = problem_of("category", 0.3).table
+    weighted = blocks.whole(table.block.m, np.full(N, times))
+    costs = KCCCosts.of("category", True, weighted, Weighting(np.ones(len(WIDTHS)), None, "float64"))
+    found = run_of(lloyd.Problem.of(weighted, costs, K))
+    assert found[2] == expected[2]
+    np.testing.assert_array_equal(found[3], np.array(expected[3]) * times)
+    assert times < 1 << 30 or np.max(found[3]) > 2**31
+
+
 def test_room_does_not_grow_with_the_most_iterations():
     table = blocks.whole(membership(np, np.array([[0], [0], [1], [1]]), [2]))
     costs = KCCCosts.of("category", False, table, Weighting(np.ones(1), None, "float64"))
