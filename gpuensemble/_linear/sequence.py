@@ -145,7 +145,8 @@ class NuclearSequence:
         self.largest = largest or self.largest
         if self.block is not None and enough:
             u, sigma, self.v, _ = self.block
-            self.values, rank = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0), int(count)
+            self.values = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
+            rank = max(int(count), 1)  # the others are 0
             product(u[:, :rank] * self.values[:rank], self.v[:, :rank].T, out=x)
         else:
             self._full(x)
@@ -189,7 +190,7 @@ class NuclearSequence:
             self.width = min(2 * self.width, self.n)
         elif not 1.4 * count + PROBES <= self.width <= 1.5 * wanted:
             self.width = min(wanted, self.n)
-        if error > 1 and 0 < last < 1:  # a pass takes this part off the error, at least
+        if 1 < error < math.inf and 0 < last < 1:  # a pass leaves last**2 of the error, at most
             more = math.ceil(math.log(error / 0.3) / (-2 * math.log(last)))
             self.n_passes = min(self.n_passes + more, MAX_PASSES)
         else:
