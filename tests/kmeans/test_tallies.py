@@ -1,10 +1,10 @@
 """Tallies of rows: what they leave of a margin is never too much, and rows that they leave out stay."""
 
+import numba
 import numpy as np
 import pytest
 
 from gpuensemble._kernels import kmeans
-from gpuensemble._kernels.cpu.compiling import kernel
 from gpuensemble._kernels.cpu.kmeans import tallies
 from gpuensemble._kmeans.labels import labellings, lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
@@ -118,14 +118,14 @@ def test_tallies_are_kept_where_a_label_takes_more_than_a_cache_line():
     assert not tallies.pay(32)
 
 
-@kernel
+@numba.njit  # not kept on disk: that would not see a change of what it calls
 def add_falls(kept, tables, parts, edges, offsets):
     """Only kernels can call what they are made of."""
     tallies.add_falls(kept, tables, parts, edges, offsets, 0, len(offsets) - 1)
     tallies.find_doubt(kept)
 
 
-@kernel
+@numba.njit
 def pass_turn(kept, largest, before, after, edges):
     tallies.pass_turn(kept, True, 0.0, largest, before, after, edges)
 

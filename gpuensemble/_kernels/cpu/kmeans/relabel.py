@@ -14,7 +14,7 @@ import numpy as np
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
-from gpuensemble._kernels.cpu.kmeans.tallies import set_due, those_due
+from gpuensemble._kernels.cpu.kmeans.tallies import LARGEST, set_due, those_due
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows
 from gpuensemble._kernels.cpu.tiles import aligned, tiled
@@ -24,7 +24,6 @@ SPAN = 8192  # rows that a thread takes at a time, at most: of few that are look
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
 ALONE = 1 << 15  # codes that a thread must have to be worth waking
 NEW = 255  # the bin of a row that was never evaluated
-LARGEST = 3e38  # a margin that float32 holds
 SHRINK = 1 - 2.0**-21  # of a slack in float32, at each change of it: more than it is rounded by
 
 
