@@ -106,9 +106,10 @@ def tracked(product: Callable[[Array], Array], start: Array, depth: int) -> Eige
     space, images = (xp.empty((depth * width, n), start.dtype).T for _ in "si")
     block = start
     for first in range(0, depth * width, width):
-        for _ in range(2 if first else 0):  # once more for the orthogonality that rounding took
-            block = block - space[:, :first] @ (space[:, :first].T @ block)
-        block = orthonormal(block, 1) if first else start
+        if first:
+            for _ in range(2):  # once more for the orthogonality that rounding took
+                block = block - space[:, :first] @ (space[:, :first].T @ block)
+            block = orthonormal(block, 1)
         space[:, first : first + width], block = block, product(block)
         images[:, first : first + width] = block
     inner = space.T @ images

@@ -34,7 +34,7 @@ def orthonormal(x: Array, n_passes: int = 2) -> Array:
 
 def qr(x: Array) -> tuple[Array, Array]:
     """Return x = Q R: a column of Q that `x` has nothing for is any that is orthogonal to the others."""
-    if device_of(x) == "cpu":  # SciPy's is faster than NumPy's: 2 ms instead of 3 for 800 x 100
+    if device_of(x) == "cpu":  # SciPy's is faster than NumPy's
         return linalg.qr(x, mode="economic", check_finite=False)
     return namespace(x).linalg.qr(x)
 
