@@ -5,6 +5,7 @@ from gpuensemble._array.threads import over_spans, spans
 
 LEAST = 1 << 25  # additions and products that are worth a task of their own, about 1 ms
 MOST = 16  # parts of a product
+TALL = 200  # rows of a part, at least: for each of them BLAS copies all of the other factor
 ROWS = 256  # of a sum at a time, so that a product needs no memory of the size of its result
 
 
@@ -16,13 +17,15 @@ def product(a: Array, b: Array, out: Array | None = None) -> Array:
     a : array, m x k
     b : array, k x n
     out : array, m x n, optional
-        C contiguous.
+        Contiguous, by rows or by columns.
     """
     xp = namespace(a)
-    n_parts = min(1 << (2 * a.size * b.shape[1] // LEAST).bit_length(), MOST)  # a power of 2, as cores mostly are
-    if device_of(a) != "cpu" or n_parts < 2:
+    if device_of(a) != "cpu":
         return xp.matmul(a, b, out=out)
-    out = xp.empty((len(a), b.shape[1]), a.dtype) if out is None else out
+    if out is None:
+        out = xp.empty((len(a), b.shape[1]), a.dtype)
+    most = min(2 * a.size * b.shape[1] // LEAST, MOST, len(a) // TALL)
+    n_parts = 1 << max(most.bit_length() - 1, 0)  # a power of 2, as cores mostly are
     parts = spans(len(a), -(-len(a) // n_parts))
 
     def task(first: int, last: int) -> None:
@@ -31,6 +34,18 @@ def product(a: Array, b: Array, out: Array | None = None) -> Array:
 
     over_spans(len(parts), 1, task, alone=False)
     return out
+
+
+def columns(a: Array, b: Array) -> Array:
+    """Return a @ b for few columns, which lie in memory one after the other: BLAS is a fifth faster if b's do, too."""
+    if device_of(a) != "cpu":
+        return a @ b
+    return product(a, b, out=namespace(a).empty((b.shape[1], len(a)), a.dtype).T)
+
+
+def turned(x: Array, by: Array) -> Array:
+    """Return x @ by for a small second factor; it lies in memory as x does, by rows or by columns."""
+    return (by.T @ x.T).T if x.flags.f_contiguous else x @ by
 
 
 def add_product(a: Array, b: Array, out: Array) -> None:

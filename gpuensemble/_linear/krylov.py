@@ -132,11 +132,11 @@ def singular_triples(x: Array, start: Array, n_passes: int) -> Triples:
     """
     xp, before = namespace(x), start
     for _ in range(n_passes - 1):
-        before = orthonormal(dense.product(x.T, dense.product(x, before)), 1)
-    u, _ = qr(dense.product(x, before))
-    v, inner = qr(dense.product(x.T, u))
+        before = orthonormal(dense.columns(x.T, dense.columns(x, before)), 1)
+    u, _ = qr(dense.columns(x, before))
+    v, inner = qr(dense.columns(x.T, u))
     left, sigma, right = xp.linalg.svd(inner)
-    v, u = v @ left, u @ right.T
+    v, u = dense.turned(v, left), dense.turned(u, right.T)
     return Triples(u, sigma, v, ((v - before @ (before.T @ v)) ** 2).sum(0) ** 0.5)
 
 

@@ -1,7 +1,7 @@
 """`prox.NuclearSequence` thresholds the singular values of a sequence of matrices, each near the one before."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuensemble._array import checks
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
@@ -21,8 +21,8 @@ class NuclearSequence:
     Each matrix is near the one before. A call makes of ``X = U diag(s) V'`` the matrix ``U diag((s - tau w)_+) V'``, as
     `nuclear` does. The singular vectors of the last result, and a few random columns, start a block power iteration,
     which finds those of a result of low rank in a few products. The smallest singular value of the block tells whether
-    others may pass their thresholds, and the last turn of its vectors how accurate they are; if that is not enough, a
-    full decomposition follows. Width and passes of the next block are adapted. A block is tried only if it is no wider
+    others may pass their thresholds, and the last turn of its vectors how accurate they are; if that is not enough,
+    further passes follow on the CPU, if few would do, and a full decomposition else. Width and passes of the next block are adapted. A block is tried only if it is no wider
     than a third of the matrix.
 
     Parameters
@@ -111,19 +111,23 @@ class NuclearSequence:
 
         `tau` and `weights` are those of a call.
         """
-        xp = namespace(x)
         self.tau, self.weights, self.block = tau, self.ones if weights is None else weights, None
         if self.resting or 3 * self.width > self.n or tau == 0:
             return
         kept = self.v[:, : max(self.width - PROBES, 0)]
         drawn = self.rng.standard_normal((self.n, self.width - kept.shape[1]))
         start = joined(kept, to_device(drawn, device_of(x)).astype(x.dtype))
-        _, sigma, _, angle = self.block = krylov.singular_triples(x, start, self.n_passes)
-        bound = tau * self.weights[: self.width]
+        self._look(x, start, self.n_passes)
+
+    def _look(self, x: Array, start: Array, n_passes: int) -> None:
+        """Set `block` to triples from a start, and `report` to what is known of them."""
+        xp = namespace(x)
+        _, sigma, _, angle = self.block = krylov.singular_triples(x, start, n_passes)
+        bound = self.tau * self.weights[: len(sigma)]
         above = sigma > bound
         # directions outside the block have at most sigma[-1]: a further pass would turn v by this part of the angle
         error = xp.where(above, angle * (sigma[-1] / xp.where(above, sigma, 1)) ** 2 * (sigma - bound), 0).max()
-        last = sigma[-1] / xp.maximum(bound[-1], 1e-6 * tau)  # a weight may be 0
+        last = sigma[-1] / xp.maximum(bound[-1], 1e-6 * self.tau)  # a weight may be 0
         self.report = xp.stack([error, above.sum().astype(x.dtype), sigma[0], last])
 
     def finish(self, x: Array, report: Any) -> None:
@@ -136,22 +140,28 @@ class NuclearSequence:
         report : sequence of 4 numbers
             `report`, on the host.
         """
-        xp = namespace(x)
-        error, count, largest, last = map(float, report)
-        accuracy = ACCURACY[x.dtype.name] * max(largest, 1e-300)
-        enough = error <= accuracy and last < 1
-        failed = self.block is not None and not enough
+        reached = Reached(*map(float, report), ACCURACY[x.dtype.name])
+        more = 0 if self.block is None else reached.passes_left()
+        if self.block is not None and 0 < more <= MAX_PASSES and device_of(x) == "cpu":  # a device would have to wait
+            self._look(x, self.block.v, more)
+            reached = Reached(*map(float, self.report), ACCURACY[x.dtype.name])
+            self.n_passes = min(self.n_passes + more, MAX_PASSES)
+        failed = self.block is not None and not reached.enough
         self.resting, self.failed = failed and self.failed, failed  # after two of them the next would hardly do better
-        self.largest = largest or self.largest
-        if self.block is not None and enough:
-            u, sigma, self.v, _ = self.block
-            self.values = xp.maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
-            rank = max(int(count), 1)  # the others are 0
-            product(u[:, :rank] * self.values[:rank], self.v[:, :rank].T, out=x)
-        else:
+        self.largest = reached.largest or self.largest
+        if self.block is None or failed:
             self._full(x)
+        else:
+            self._from_block(x, self.block, int(reached.count))
         self.block = None
-        self._adapt(error / accuracy, count, last)
+        self._adapt(reached)
+
+    def _from_block(self, x: Array, block: krylov.Triples, count: int) -> None:
+        """Overwrite x by its leading triples, so many of which stay above their thresholds."""
+        u, sigma, self.v, _ = block
+        self.values = namespace(x).maximum(sigma - self.tau * self.weights[: len(sigma)], 0)
+        rank = max(count, 1)  # the others are 0
+        product(u[:, :rank] * self.values[:rank], self.v[:, :rank].T, out=x)
 
     def _full(self, x: Array) -> None:
         """Overwrite x by way of a full decomposition.
@@ -183,15 +193,42 @@ class NuclearSequence:
             values, v = leading(product(x.T, x), self.n)
         return namespace(x).maximum(values, 0) ** 0.5, v
 
-    def _adapt(self, error: float, count: float, last: float) -> None:
+    def _adapt(self, reached: "Reached") -> None:
         """Set width and passes of the next block: about 1.6 times the rank, and passes to the accuracy."""
+        count, last = reached.count, reached.last
         wanted = max(self.least_width, round(1.6 * count) + 2 * PROBES)
         if last >= 1:
             self.width = min(2 * self.width, self.n)
         elif not 1.4 * count + PROBES <= self.width <= 1.5 * wanted:
             self.width = min(wanted, self.n)
-        if 1 < error < math.inf and 0 < last < 1:  # a pass leaves last**2 of the error, at most
-            more = math.ceil(math.log(error / 0.3) / (-2 * math.log(last)))
+        more = reached.passes_left()
+        if more:
             self.n_passes = min(self.n_passes + more, MAX_PASSES)
         else:
-            self.n_passes = krylov.adapted(self.n_passes, error, 0.1 * last**2, MAX_PASSES)
+            self.n_passes = krylov.adapted(self.n_passes, reached.error, 0.1 * last**2, MAX_PASSES)
+
+
+class Reached(NamedTuple):
+    """This tells how far a block has got: what `report` holds, and the accuracy that is asked for."""
+
+    distance: float  # an estimate of how far the result is off
+    count: float  # of singular values above their thresholds
+    largest: float
+    last: float  # singular value of the block, relative to its threshold
+    accuracy: float
+
+    @property
+    def error(self) -> float:
+        """The distance, as a multiple of the one that is allowed."""
+        return self.distance / (self.accuracy * max(self.largest, 1e-300))
+
+    @property
+    def enough(self) -> bool:
+        """Tell whether the block can make the result."""
+        return self.error <= 1 and self.last < 1
+
+    def passes_left(self) -> int:
+        """Return how many passes more would be enough; 0 if none is needed, or none would help."""
+        if not 1 < self.error < math.inf or not 0 < self.last < 1:
+            return 0
+        return math.ceil(math.log(self.error / 0.3) / (-2 * math.log(self.last)))  # one leaves last**2, at most

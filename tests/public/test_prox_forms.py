@@ -197,6 +197,20 @@ def test_a_block_that_is_too_narrow_leads_to_a_full_decomposition(xp, decomposit
         near(given, lapack(x, 2.0), xp, "float64", 10)
 
 
+def test_a_block_that_was_too_short_goes_on_before_anything_is_decomposed(decompositions, monkeypatch):
+    """Five vectors in a block that begins with none of them: three passes are not enough, some more are."""
+    looked, look = [], prox.NuclearSequence._look
+    spy = lambda self, x, start, n_passes: (looked.append(n_passes), look(self, x, start, n_passes))  # noqa: E731
+    monkeypatch.setattr(prox.NuclearSequence, "_look", spy)
+    x = matrix(np.where(np.arange(90) < 5, 10.0, 0.3), 90, 90, "float64")
+    given = x.copy()
+    sequence_of(np, 90, 12)(given, 2.0)
+    assert looked[0] == 3
+    assert len(looked) == 2
+    assert not decompositions
+    near(given, lapack(x, 2.0), np, "float64", 10)
+
+
 def test_a_matrix_far_from_the_one_before(xp):
     shrink = sequence_of(xp, 90, 12)
     for x in (low_rank(90, 90, 5), low_rank(90, 90, 5)[::-1, ::-1].copy(), symmetric(90), 100 * low_rank(90, 90, 2)):

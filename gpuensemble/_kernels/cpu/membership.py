@@ -13,8 +13,8 @@ from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.kmeans import screening, sharing
 from gpuensemble._kernels.cpu.rows import GROUP, assign_rows, decode
-from gpuensemble._kernels.cpu.tiles import LINE, SUMS, aligned, shape_of_tiles, sums_of, tiled
-from gpuensemble._kernels.cpu.vector import add_rows, add_to_rows
+from gpuensemble._kernels.cpu.vector.rows import add_rows, add_to_rows
+from gpuensemble._kernels.cpu.vector.tiles import LINE, SUMS, aligned, shape_of_tiles, sums_of, tiled
 
 SPAN = 8192  # rows that a thread takes at a time
 INLINE = 1 << 16  # fewer codes than this are not worth a second thread

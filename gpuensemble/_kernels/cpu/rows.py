@@ -3,7 +3,7 @@
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner
-from gpuensemble._kernels.cpu.vector import add_rows, cheapest
+from gpuensemble._kernels.cpu.vector.rows import add_rows, cheapest
 
 GROUP = 32  # partitions summed at a time: their part of the table stays in the L2 cache
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._kernels.cpu.kmeans.short import WIDTH
-from gpuensemble._kernels.cpu.tiles import padded
+from gpuensemble._kernels.cpu.vector.tiles import padded
 from gpuensemble._kernels.cuda.source import TYPE, function, grid
 
 THREADS = 256  # of a block of shorten: as many as a row of the table has entries at most

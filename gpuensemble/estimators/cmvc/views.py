@@ -7,7 +7,7 @@ from gpuensemble._array import checks, csr, random
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._kernels.cpu.features import columns
-from gpuensemble._kernels.cpu.tiles import side_by_side
+from gpuensemble._kernels.cpu.vector.tiles import side_by_side
 from gpuensemble._kmeans.features.distances import FeatureBlock, Features, centred, prepare
 
 

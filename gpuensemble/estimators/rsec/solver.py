@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_host
+from gpuensemble._kernels.cpu import thin
 from gpuensemble._linear import krylov
 from gpuensemble._linear.dense import product
 from gpuensemble._linear.eigen import leading
@@ -23,6 +24,7 @@ from gpuensemble.prox import NuclearSequence, mcp_weights
 MU_MAX = 1e10
 ACCURACY = {"float64": 1e-11, "float32": 1e-5}  # of F
 MAX_DEPTH = 16  # of the block iteration for F
+GUARDS, LANES = 2, 4  # columns beside those of F, at least, and what all are a multiple of: a kernel's vector
 
 
 class Settings(NamedTuple):
@@ -68,7 +70,7 @@ def solve(
     objectives = to_host(namespace(state.z).stack(state.objectives)).astype(float).tolist()
     representation = product(state.qt.T, state.z, out=state.j)
     error = state.error.dense(state.qt, out=state.y2)
-    return Solution(representation, error, state.f, state.residuals, objectives, residual < settings.tol)
+    return Solution(representation, error, state.f.copy(), state.residuals, objectives, residual < settings.tol)
 
 
 class _Iterate:
@@ -87,7 +89,9 @@ class _Iterate:
         self.ones = self.qt.sum(1)
         self.z, self.y2, self.j = xp.zeros_like(self.qt), xp.zeros_like(self.qt), similarity
         self.j[...] = 0
-        self.f = xp.zeros((self.n, n_clusters), self.qt.dtype)
+        self.n_clusters = n_clusters
+        wide = min(-(-(n_clusters + GUARDS) // LANES) * LANES, self.n)
+        self.block = xp.zeros((self.n, wide), self.qt.dtype)
         self.half_sums = xp.zeros_like(self.ones)
         self.error: Any = Columns(self.qt) if settings.gamma is None else Entries(self.qt, settings.gamma)
         self.thresholding = NuclearSequence(self.qt[: min(self.n, 8 * n_clusters + 20)].T, rng, largest=1.0)
@@ -96,6 +100,11 @@ class _Iterate:
         self.depth = MAX_DEPTH
         self.residuals: list[float] = []
         self.objectives: list[Array] = []
+
+    @property
+    def f(self) -> Array:
+        """F: the first columns of the block that follows it."""
+        return self.block[:, : self.n_clusters]
 
     def begin(self, outer: int) -> None:
         """Begin an outer step: multipliers become 0, and mu is the first one.
@@ -144,37 +153,35 @@ class _Iterate:
     def update_embedding(self) -> None:
         """Set F to the leading eigenvectors of D^-1/2 ((Z + Z')/2 + F F') D^-1/2, with the old F (Eq. 16)."""
         self.old, self.scale = self.f, _scale(self.half_sums + self.f @ self.f.sum(0))[:, None]
-        if not self.residuals or 2 * self.depth * self.f.shape[1] > self.n:
+        if not self.residuals or 2 * self.depth * self.block.shape[1] > self.n:
             self._full_embedding()
         else:
             self._follow()
 
     def _follow(self) -> None:
         """Find F by a block iteration from the last one; `embedding_residual` says how far it got."""
-        values, self.f, residual = krylov.tracked(self._product, self.f, self.depth)
-        self.embedding_residual = (residual**2).sum() ** 0.5
+        values, self.block, residual = krylov.tracked(self._product, self.block, self.depth)
+        self.embedding_residual = (residual[: self.n_clusters] ** 2).sum() ** 0.5
         self._add_objective(values)
 
     def _product(self, x: Array) -> Array:
-        """Return the product of the matrix of Eq. 16 with some columns; a block of Q' and of Z is read once."""
+        """Return the product of the matrix of Eq. 16 with some columns."""
         x = self.scale * x
-
-        def both(rows: slice) -> Array:
-            turn, z = self.qt[rows], self.z[rows]
-            return turn.T @ (z @ x) + z.T @ (turn @ x)
-
-        half = sum_over_blocks(self.z, both)
+        if device_of(x) == "cpu":
+            half = thin.both_ways(self.qt, self.z, x)
+        else:
+            half = self.qt.T @ (self.z @ x) + self.z.T @ (self.qt @ x)
         return self.scale * (half / 2 + self.old @ (self.old.T @ x))
 
     def _full_embedding(self) -> None:
         """Find F by a full decomposition."""
         xp = namespace(self.z)
         matrix = product(self.qt.T, self.z)
-        matrix += product(self.z.T, self.qt)
+        matrix = matrix + matrix.T
         for rows in row_blocks(matrix):
             half = matrix[rows] / 2 + self.old[rows] @ self.old.T
             matrix[rows] = self.scale[rows] * half * self.scale[:, 0]
-        values, self.f = leading(matrix, self.f.shape[1])
+        values, self.block = leading(matrix, self.block.shape[1])
         self.embedding_residual = xp.zeros((), self.z.dtype)
         self._add_objective(values)
 
@@ -182,7 +189,7 @@ class _Iterate:
         sigma, gamma = self.thresholding.values, self.settings.gamma
         norm = sigma.sum() if gamma is None else concave(sigma, gamma).sum()  # of J (Eq. 19)
         penalty = self.settings.lambda_rank * norm + self.settings.lambda_error * self.error_penalty
-        self.objectives[len(self.residuals) :] = [len(values) - values.sum() + penalty]
+        self.objectives[len(self.residuals) :] = [self.n_clusters - values[: self.n_clusters].sum() + penalty]
 
     def update_copy(self) -> None:
         """Raise mu, and find the next J = SVT(Z + Y2 / mu) (Eq. 11 or 24), if a block iteration gets there."""

@@ -12,8 +12,8 @@ from gpuensemble._array.csr import Csr, OneHot
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.features import short as in_short
 from gpuensemble._kernels.cpu.features import steps
-from gpuensemble._kernels.cpu.tiles import DOT_ROWS, dot_width, padded, side_by_side
-from gpuensemble._kernels.cpu.vector import dot_rows
+from gpuensemble._kernels.cpu.vector.dots import dot_rows
+from gpuensemble._kernels.cpu.vector.tiles import DOT_ROWS, dot_width, padded, side_by_side
 from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
 
 

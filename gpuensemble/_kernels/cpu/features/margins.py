@@ -7,8 +7,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from gpuensemble._kernels.cpu.tiles import DOT_LINES
-from gpuensemble._kernels.cpu.vector import FIRST, WORD, Value, generator, intrinsic, typed
+from gpuensemble._kernels.cpu.vector.emitter import FIRST, WORD, Value, generator, intrinsic, typed
+from gpuensemble._kernels.cpu.vector.tiles import DOT_LINES
 
 INFINITE = float("inf")
 

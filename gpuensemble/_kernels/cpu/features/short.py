@@ -15,8 +15,8 @@ import numpy as np
 from gpuensemble._kernels.cpu.compiling import inner
 from gpuensemble._kernels.cpu.features import steps
 from gpuensemble._kernels.cpu.features.margins import keep_margins, two_least, use_up
-from gpuensemble._kernels.cpu.tiles import DOT_ROWS, dot_width, side_by_side
-from gpuensemble._kernels.cpu.vector import dot_rows
+from gpuensemble._kernels.cpu.vector.dots import dot_rows
+from gpuensemble._kernels.cpu.vector.tiles import DOT_ROWS, dot_width, side_by_side
 
 UNIT = 2.0**-24  # of rounding in float32
 TINY = 1e-30  # more than what is lost of the smallest numbers in float32

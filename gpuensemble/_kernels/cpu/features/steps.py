@@ -11,8 +11,8 @@ import numpy as np
 
 from gpuensemble._array.csr import Csr
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded, side_by_side
-from gpuensemble._kernels.cpu.vector import add_scaled_rows, cheapest
+from gpuensemble._kernels.cpu.vector.rows import add_scaled_rows, cheapest
+from gpuensemble._kernels.cpu.vector.tiles import LINE, WIDEST, aligned, padded, side_by_side
 
 TINY = 1e-300
 FEW = 15  # centres: one after another they are compared in less time than a vector of them takes to be one number

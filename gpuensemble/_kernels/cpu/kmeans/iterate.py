@@ -13,7 +13,7 @@ from gpuensemble._kernels.cpu.kmeans import pricing, relabel, sharing, short, ta
 from gpuensemble._kernels.cpu.kmeans.relabel import Drift, RowFacts, State
 from gpuensemble._kernels.cpu.kmeans.tallies import Tallies
 from gpuensemble._kernels.cpu.membership import codes_of
-from gpuensemble._kernels.cpu.tiles import room_for_tiles
+from gpuensemble._kernels.cpu.vector.tiles import room_for_tiles
 
 PRICE, ROUND, RELABEL = range(3)
 SHARES = (

@@ -17,8 +17,8 @@ from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_row
 from gpuensemble._kernels.cpu.kmeans.tallies import LARGEST, set_due, those_due
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows
-from gpuensemble._kernels.cpu.tiles import aligned, tiled
-from gpuensemble._kernels.cpu.vector import prefetch
+from gpuensemble._kernels.cpu.vector.rows import prefetch
+from gpuensemble._kernels.cpu.vector.tiles import aligned, tiled
 
 SPAN = 8192  # rows that a thread takes at a time, at most: of few that are looked at the codes are asked for early
 BLOCK = 128  # rows worked on together: their sums stay in the first cache

@@ -12,7 +12,7 @@ from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.kmeans import short
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, three_least
 from gpuensemble._kernels.cpu.rows import assign_rows
-from gpuensemble._kernels.cpu.tiles import LINE, aligned
+from gpuensemble._kernels.cpu.vector.tiles import LINE, aligned
 
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
 LINES = 3  # of a row of the table: of fewer, 16 bits take nothing off

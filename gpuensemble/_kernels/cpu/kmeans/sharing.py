@@ -21,8 +21,8 @@ from numba.core import cgutils
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner
-from gpuensemble._kernels.cpu.tiles import LINE
-from gpuensemble._kernels.cpu.vector import generator, intrinsic, typed
+from gpuensemble._kernels.cpu.vector.emitter import generator, intrinsic, typed
+from gpuensemble._kernels.cpu.vector.tiles import LINE
 
 WORDS = LINE // 8  # of a cache line
 QUEUE, PHASE, BUSY, JOB = (line * WORDS for line in range(4))  # of `control`, a line each

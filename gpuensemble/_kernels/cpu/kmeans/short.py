@@ -14,8 +14,8 @@ from llvmlite import ir
 from numba import types
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-from gpuensemble._kernels.cpu.tiles import LINE, WIDEST, aligned, padded
-from gpuensemble._kernels.cpu.vector import FIRST, WORD, generator, intrinsic, typed
+from gpuensemble._kernels.cpu.vector.emitter import FIRST, WORD, generator, intrinsic, typed
+from gpuensemble._kernels.cpu.vector.tiles import LINE, WIDEST, aligned, padded
 
 TOGETHER = 8  # entries that add up in 16 bits
 LEVELS = 4095  # of an entry on either side of the middle: TOGETHER of them are less than 2**15

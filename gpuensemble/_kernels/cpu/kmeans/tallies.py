@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner
-from gpuensemble._kernels.cpu.tiles import LINE
-from gpuensemble._kernels.cpu.vector import prefetch
+from gpuensemble._kernels.cpu.vector.rows import prefetch
+from gpuensemble._kernels.cpu.vector.tiles import LINE
 
 MOST_MOVED = 0.05  # of the rows in a turn: if it is more, tables change so much that tallies begin anew
 TOGETHER = 4  # rows whose tallies are added up side by side

@@ -1,11 +1,5 @@
-"""Numba kernels loop over the rows of a table here, with sums that stay in vector registers.
+"""LLVM code is written here for kernels whose sums stay in vector registers: `rows` and `dots` say what it does."""
 
-Numba's own vectoriser keeps such sums in memory, and looks for overlapping arrays at each row of the table, which takes
-longer than the additions. Here tables and sums have rows of whole cache lines (`tiles`), WIDEST of them at most, and a
-line is one vector. Per column the additions are those of a plain loop, in its order.
-"""
-
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,150 +9,13 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic as numba_intrinsic
 
-from gpuensemble._kernels.cpu.tiles import DOT_LINES, DOT_ROWS, LINE, WIDEST
+from gpuensemble._kernels.cpu.vector.tiles import LINE, WIDEST
 
 Value = Any  # of LLVM
 WORD = ir.IntType(64)
 FIRST = ir.Constant(WORD, 0)
 FUSED = ("contract",)  # multiplied and added in one instruction where there is one
 intrinsic: Any = numba_intrinsic
-
-
-@intrinsic
-def add_rows(typing, total, y, table, chosen, m):
-    """Do total[y] += table[c] for c in chosen[:m], one after another."""
-
-    def body(emit, total, y, table, chosen, m):
-        def of_width(width):
-            rows = table.of_lines(width)
-
-            def one(j, sums):
-                row = emit.load(rows, emit.entry(chosen, j), width)
-                return [emit.add(s, v) for s, v in zip(sums, row, strict=True)]
-
-            emit.store(total, y, emit.loop(m, emit.load(total, y, width), one))
-
-        emit.by_width(emit.lines(table), of_width)
-
-    return typed(types.void, total, y, table, chosen, m), generator(body)
-
-
-@intrinsic
-def add_to_rows(typing, table, chosen, m, addend):
-    """Do table[c] += addend[0] for c in chosen[:m]."""
-
-    def body(emit, table, chosen, m, addend):
-        def of_width(width):
-            rows, terms = table.of_lines(width), emit.load(addend, FIRST, width)
-
-            def one(j, _):
-                c = emit.entry(chosen, j)
-                row = emit.load(rows, c, width)
-                emit.store(rows, c, [emit.add(v, t) for v, t in zip(row, terms, strict=True)])
-                return []
-
-            emit.loop(m, [], one)
-
-        emit.by_width(emit.lines(table), of_width)
-
-    return typed(types.void, table, chosen, m, addend), generator(body)
-
-
-@intrinsic
-def add_scaled_rows(typing, total, y, table, chosen, factors, begin, end, low):
-    """Do total[y] += factors[i] * table[chosen[i]] for i = begin .. end - 1, one after another.
-
-    It works from line `low` of the rows on, on WIDEST lines at most.
-    """
-
-    def body(emit, total, y, table, chosen, factors, begin, end, low):
-        b = emit.builder
-        left = b.sub(emit.lines(table), low)
-
-        def of_width(width):
-            def one(j, sums):
-                i = b.add(begin, j)
-                factor, c = emit.repeat(emit.entry(factors, i), table.line), emit.word(emit.entry(chosen, i))
-                row = emit.load(table, c, width, low)
-                return [emit.add_product(s, factor, v) for s, v in zip(sums, row, strict=True)]
-
-            emit.store(total, y, emit.loop(b.sub(end, begin), emit.load(total, y, width, low), one), low)
-
-        widest = ir.Constant(WORD, WIDEST)
-        emit.by_width(b.select(b.icmp_signed("<", left, widest), left, widest), of_width)
-
-    return typed(types.void, total, y, table, chosen, factors, begin, end, low), generator(body)
-
-
-@intrinsic
-def cheapest(typing, t, y, p, z, weight, n_columns, low, best, least, second):
-    """Compare the costs t[y] + weight * p[z] of n_columns columns with (best, least, second) so far.
-
-    It returns the new three. The first of equals stays; column k counts as low + k.
-    """
-    result = types.Tuple((types.intp, t.dtype, t.dtype))
-
-    def body(emit, t, y, p, z, weight, n_columns, low, best, least, second):
-        return emit.cheapest(t, y, p, z, weight, n_columns, low, (best, least, second))
-
-    return typed(result, t, y, p, z, weight, n_columns, low, best, least, second), generator(body)
-
-
-@intrinsic
-def prefetch(typing, array, x):
-    """Ask for row x of an array, which is on its way while other work is done."""
-
-    def body(emit, array, x):
-        b, byte = emit.builder, ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, *[ir.IntType(32)] * 3])
-        ask = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0i8")
-        hints = [ir.Constant(ir.IntType(32), hint) for hint in (0, 3, 1)]  # to read, to keep, data
-        start, end = (
-            b.bitcast(b.gep(array.data, [b.mul(row, array.length)]), byte)
-            for row in (x, b.add(x, ir.Constant(WORD, 1)))
-        )
-        size, line = b.sub(b.ptrtoint(end, WORD), b.ptrtoint(start, WORD)), ir.Constant(WORD, LINE)
-
-        def one(i, _):
-            b.call(ask, [b.gep(start, [b.mul(i, line)]), *hints])
-            return []
-
-        emit.loop(b.udiv(b.add(size, ir.Constant(WORD, LINE - 1)), line), [], one)
-        b.call(ask, [b.gep(end, [ir.Constant(WORD, -1)]), *hints])
-
-    return typed(types.void, array, x), generator(body)
-
-
-@intrinsic
-def dot_rows(typing, rows, chosen, j, m, table, out):
-    """Set out[i] = rows[chosen[i]] @ table for i = j .. j + DOT_ROWS - 1, but for those that are not less than m.
-
-    Rows of the table have `dot_width` entries, and those of `out` as many or more.
-    """
-
-    def body(emit, rows, chosen, j, m, table, out):
-        b = emit.builder
-        table, out = table.halved(), out.halved()
-        last = b.sub(m, ir.Constant(WORD, 1))
-        further = [b.add(j, ir.Constant(WORD, i)) for i in range(DOT_ROWS)]
-        places = [b.select(b.icmp_signed("<", i, last), i, last) for i in further]  # the last one, again and again
-        starts = [b.gep(rows.data, [b.mul(emit.entry(chosen, i), rows.length)]) for i in places]
-
-        def of_width(width):
-            def one(c, sums):
-                row = emit.load(table, c, width)
-                entries = [emit.repeat(b.load(b.gep(start, [c])), table.line) for start in starts]
-                pairs = itertools.product(entries, row)
-                return [emit.add_product(s, x, t) for s, (x, t) in zip(sums, pairs, strict=True)]
-
-            zero = ir.Constant(table.line, [0.0] * table.line.count)
-            sums = emit.loop(rows.length, [zero] * (DOT_ROWS * width), one)
-            for i, place in enumerate(places):
-                emit.store(out, place, sums[i * width : (i + 1) * width])
-
-        emit.by_width(emit.lines(table), of_width, DOT_LINES)
-
-    return typed(types.void, rows, chosen, j, m, table, out), generator(body)
 
 
 def typed(result: Any, *arguments: Any) -> Any:
