@@ -17,8 +17,8 @@ def orthonormal(x: Array, n_passes: int = 2) -> Array:
     """Return columns that are orthonormal and span what those of `x`, n x w, span; the first j span the first j.
 
     A column that depends on those before it becomes 0; in float32 those after it may lose a direction by it. A pass
-    leaves a deviation of about 1e-15 (w + 64) times the square of the condition of the columns, scaled to length 1; the second
-    one takes that away.
+    leaves a deviation of about 1e-15 (w + 64) times the square of the condition of the columns, scaled to length 1; the
+    second one takes that away.
     """
     xp = namespace(x)
     shift = 6 * EPS * (x.shape[1] + 64)  # more than rounding takes off an eigenvalue, of 200,000 rows, too

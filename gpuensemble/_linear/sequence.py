@@ -21,9 +21,9 @@ class NuclearSequence:
     Each matrix is near the one before. A call makes of ``X = U diag(s) V'`` the matrix ``U diag((s - tau w)_+) V'``, as
     `nuclear` does. The singular vectors of the last result, and a few random columns, start a block power iteration,
     which finds those of a result of low rank in a few products. The smallest singular value of the block tells whether
-    others may pass their thresholds, and the last turn of its vectors how accurate they are; if that is not enough,
-    further passes follow on the CPU, if few would do, and a full decomposition else. Width and passes of the next block are adapted. A block is tried only if it is no wider
-    than a third of the matrix.
+    others may pass their thresholds, and the last turn of its vectors how accurate they are. If that is not enough, the
+    CPU goes on with the block where few passes would do; else a full decomposition follows. Width and passes of the
+    next block are adapted. A block is tried only if it is no wider than a third of the matrix.
 
     Parameters
     ----------
