@@ -1,5 +1,7 @@
 """Several sets of centres go through Lloyd's iteration at once: as each would alone, and with as few launches."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -119,6 +121,36 @@ def test_starts_side_by_side_are_those_of_the_cpu(xp, monkeypatch, distance, wei
     ]
     for here, there in zip(*found, strict=True):
         check(there[0], here[0], xp)
+
+
+@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("absent", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_start_in_one_call_is_that_of_array_expressions(monkeypatch, distance, dtype, absent, weighted):
+    """Of 600 rows, more than a block, some equal, one zero; all, or a sample, are drawn from.
+
+    They are whole numbers, so that squared distances have no rounding that could move a draw.
+    """
+    rng = np.random.default_rng(3)
+    X = rng.integers(-9, 9, (600, 11)).astype(dtype) + 6 * rng.integers(0, 4, (600, 1)).astype(dtype)
+    X[5], X[7] = 0, X[6]
+    present = rng.random(600) < 0.8 if absent else None
+    weight = rng.integers(0, 3, 600).astype(float) if weighted else np.ones(1)
+    given = distances.prepare([distances.FeatureBlock(X, 0.5, present, mean=np.zeros(11))], distance)
+    for most, k in itertools.product((100, 4096), (1, 2, 20, 60)):
+        monkeypatch.setattr(seeding, "SEED_ROWS", most)
+        monkeypatch.setattr(seeding, "SEED_ROWS_PER_CLUSTER", 4)
+        expected = seeding.plus_plus(given, k, np.random.default_rng(k), weight)[0]
+        (found,) = seeding.several(given, [k], [np.random.default_rng(k)], weight, seeding.plus_plus)
+        np.testing.assert_array_equal(found[0], expected)
+
+
+def test_many_tries_are_left_to_array_expressions():
+    """A vector has room for 12 tries in float64, which is what exp(10) centres have."""
+    given = features(np, table())
+    assert seeding._is_narrow(given, 22_000)
+    assert not seeding._is_narrow(given, 60_000)
 
 
 def test_starts_end_where_no_row_is_left(xp):

@@ -7,8 +7,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 from gpuensemble._array import csr
-from gpuensemble._kernels.cpu import tiles
 from gpuensemble._kernels.cpu.features import columns, margins, short
+from gpuensemble._kernels.cpu.vector import tiles
 from gpuensemble._kmeans.features import distances as measures
 from gpuensemble._kmeans.features.lloyd import kmeans
 

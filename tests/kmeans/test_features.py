@@ -10,10 +10,11 @@ from sklearn.cluster import KMeans as Peer
 
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
-from gpuensemble._kernels.cpu import tiles, vector
 from gpuensemble._kernels.cpu.features import batches as cpu_batches
 from gpuensemble._kernels.cpu.features import lloyd as cpu_lloyd
 from gpuensemble._kernels.cpu.features import steps as cpu_features
+from gpuensemble._kernels.cpu.vector import dots as vector_dots
+from gpuensemble._kernels.cpu.vector import tiles
 from gpuensemble._kmeans.features import batches
 from gpuensemble._kmeans.features import distances as measures
 from gpuensemble._kmeans.features import lloyd as features
@@ -388,7 +389,7 @@ def test_a_start_from_random_rows(xp):
 @numba.njit
 def dots(rows, chosen, table, out):
     for j in range(0, len(chosen), tiles.DOT_ROWS):
-        vector.dot_rows(rows, chosen, j, len(chosen), table, out)
+        vector_dots.dot_rows(rows, chosen, j, len(chosen), table, out)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -7,7 +7,10 @@ from typing import Any
 
 from gpuensemble._array.csr import Csr
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._array.threads import shared
 from gpuensemble._kernels.cpu.features import steps as cpu_features
+from gpuensemble._kernels.cpu.features.greedy import choose_rows
+from gpuensemble._kernels.cpu.vector.tiles import dot_width
 from gpuensemble._kernels.seeding import twin
 from gpuensemble._kmeans.features import distances
 from gpuensemble._kmeans.features.distances import Features
@@ -20,20 +23,47 @@ MOST_COSTS = 1 << 26  # of rows and tries, that starts side by side have togethe
 def several(features: Features, sizes: list[int], rngs: list, weight: Array, choose: Callable) -> list:
     """Choose rows for several starts, of so many clusters each, and return their positions; `choose` is one of below.
 
-    On a device k-means++ has two launches for each row that is chosen, whatever the number of starts.
+    k-means++ of dense rows is one call a start on the CPU, and starts go to the pool. On a device it has two launches
+    for each row that is chosen, whatever the number of starts.
     """
     pairs = list(zip(sizes, rngs, strict=True))
     one_block = len(features.parts) == 1 and not isinstance(features.parts[0], Csr)
-    if choose is not plus_plus or device_of(weight) == "cpu" or not (one_block and features.distances[0] in MEASURED):
+    on_host, measured = device_of(weight) == "cpu", one_block and features.distances[0] in MEASURED
+    if choose is not plus_plus or not measured or (on_host and not _is_narrow(features, max(sizes))):
         return [choose(features, k, rng, weight) for k, rng in pairs]
     drawn = []
     for k, rng in pairs:
         rows = seed_rows(len(features.square), k, rng)
         drawn.append((k, rows, rng.random(1 + (k - 1) * _n_tries(k))))
+    if on_host:
+        return shared(lambda *one: _in_one_call(features, *one, weight), *zip(*drawn, strict=True))
     found: list = []
     for _, alike in itertools.groupby(drawn, key=lambda one: 0 if one[1] is None else len(one[1])):
         found += _side_by_side(features, list(alike), weight)
     return found
+
+
+def _is_narrow(features: Features, k: int) -> bool:
+    """Tell whether the rows that are tried for one of k centres are few enough for the kernel of the CPU."""
+    return bool(dot_width(_n_tries(k), features.dtype))
+
+
+def _in_one_call(features: Features, k: int, rows: Any, places: Any, weight: Array) -> list:
+    """Do `plus_plus` on the CPU, from rows and places that are drawn."""
+    features, weight = _sampled(features, rows, weight)
+    cosine, noise = features.distances[0] == "cosine", distances.rounding(features)
+    measure = (features.parts[0], features.constants[0], noise, cosine, features.weights[0])
+    chosen = choose_rows(*measure, weight, places, _n_tries(k), k)
+    return positions_of(features, features.dense(chosen))
+
+
+def _sampled(features: Features, rows: Any, weight: Array) -> tuple[Features, Array]:
+    """Return the rows that k-means++ draws from, and their weights: 0 where one is absent from a block."""
+    weight = weight if features.whole is None else weight * features.whole
+    if rows is None:
+        return features, weight
+    rows = to_device(rows, device_of(weight))
+    return features.take(rows), weight if len(weight) == 1 else weight[rows]
 
 
 def _side_by_side(features: Features, drawn: list, weight: Array) -> list:
@@ -82,11 +112,7 @@ def plus_plus(features: Features, k: int, rng: Any, weight: Array) -> list:
     Each is the best of a few that are drawn with probability proportional to cost. There are fewer than k if no cost is
     left. On a device nothing comes to the host until all are chosen.
     """
-    weight = weight if features.whole is None else weight * features.whole
-    rows = seed_rows(len(features.square), k, rng)
-    if rows is not None:
-        rows = to_device(rows, device_of(weight))
-        features, weight = features.take(rows), weight if len(weight) == 1 else weight[rows]
+    features, weight = _sampled(features, seed_rows(len(features.square), k, rng), weight)
     xp, n_tries = namespace(features.square), _n_tries(k)
     places = to_device(rng.random(1 + (k - 1) * n_tries), device_of(weight))
     costs, noise = xp.full(len(features.square), xp.inf), distances.rounding(features)
