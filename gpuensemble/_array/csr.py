@@ -244,6 +244,12 @@ def refuse_unfit(
         raise ValueError(f"`{name}` must have no row of zeros with the {distance} distance, got one at {place}.")
 
 
+def is_finite(values: Array) -> bool:
+    """Tell whether all numbers are finite: no maximum hides NaN."""
+    xp = namespace(values)
+    return not values.size or bool(xp.isfinite(values.max()) & xp.isfinite(values.min()))
+
+
 def _refuse_size(X: Any, values: Array, name: str, rows: Sequence, limit: float) -> None:
     """Raise if the largest entry is one whose square is infinite, or lost among the smallest numbers."""
     high, low = (float(values.max()), float(values.min())) if values.size else (0.0, 0.0)

@@ -5,6 +5,7 @@ margin, second distance minus first, is more than the shifts since it was last l
 cosine distance |x| - x.u the same holds of the distance divided by |x|, with u the unit vectors of the centres.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -54,6 +55,7 @@ def scores_and_offset(k, dtype):
     return side_by_side(dtype, (BLOCK, width), (1, width))
 
 
+@functools.cache
 def rounding_of(dtype) -> float:
     """Return by what share scores of this type may be wrong."""
     return 64 * float(np.finfo(dtype).eps)

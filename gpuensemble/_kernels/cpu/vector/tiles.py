@@ -19,12 +19,13 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 def side_by_side(dtype: Any, *shapes: tuple[int, ...], zero: bool = True) -> list[np.ndarray]:
     """Make arrays, of zeros or of anything, in one piece of memory; the first entry of each is on a cache line."""
-    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape in shapes]
-    raw = (np.zeros if zero else np.empty)(sum(sizes) + len(sizes) * LINE, np.uint8)
+    item = np.dtype(dtype).itemsize
+    sizes = [-(-math.prod(shape) * item // LINE) * LINE for shape in shapes]
+    raw = (np.zeros if zero else np.empty)(sum(sizes) + LINE, np.uint8)
     start, found = -raw.__array_interface__["data"][0] % LINE, []
     for shape, size in zip(shapes, sizes, strict=True):
-        found.append(raw[start : start + size].view(dtype).reshape(shape))
-        start += -(-size // LINE) * LINE
+        found.append(np.ndarray(shape, dtype, raw, start))
+        start += size
     return found
 
 
