@@ -42,8 +42,15 @@ def table(n=120, d=6, dtype="float64"):
     return (8 * np.eye(3, d)[truth] + rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.6)).astype(dtype)
 
 
-@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("distance", "dtype"),
+    [
+        ("sqeuclidean", "float64"),
+        ("cosine", "float32"),
+        pytest.param("sqeuclidean", "float32", marks=pytest.mark.exhaustive),
+        pytest.param("cosine", "float64", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_every_library_gives_the_same_labels(xp, make, distance, dtype):
     X = table(dtype=dtype)
     options = {"n_partitions": 7, "random_state": 5, "distance": distance}
