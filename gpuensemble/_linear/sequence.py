@@ -140,11 +140,11 @@ class NuclearSequence:
         report : sequence of 4 numbers
             `report`, on the host.
         """
-        reached = Reached(*map(float, report), ACCURACY[x.dtype.name])
+        reached = _reached(report, x)
         more = 0 if self.block is None else reached.passes_left()
         if self.block is not None and 0 < more <= MAX_PASSES and device_of(x) == "cpu":  # a device would have to wait
             self._look(x, self.block.v, more)
-            reached = Reached(*map(float, self.report), ACCURACY[x.dtype.name])
+            reached = _reached(self.report, x)
             self.n_passes = min(self.n_passes + more, MAX_PASSES)
         failed = self.block is not None and not reached.enough
         self.resting, self.failed = failed and self.failed, failed  # after two of them the next would hardly do better
@@ -152,7 +152,7 @@ class NuclearSequence:
         if self.block is None or failed:
             self._full(x)
         else:
-            self._from_block(x, self.block, int(reached.count))
+            self._from_block(x, self.block, int(reached.n_above))
         self.block = None
         self._adapt(reached)
 
@@ -195,7 +195,7 @@ class NuclearSequence:
 
     def _adapt(self, reached: "Reached") -> None:
         """Set width and passes of the next block: about 1.6 times the rank, and passes to the accuracy."""
-        count, last = reached.count, reached.last
+        count, last = reached.n_above, reached.last
         wanted = max(self.least_width, round(1.6 * count) + 2 * PROBES)
         if last >= 1:
             self.width = min(2 * self.width, self.n)
@@ -212,7 +212,7 @@ class Reached(NamedTuple):
     """This tells how far a block has got: what `report` holds, and the accuracy that is asked for."""
 
     distance: float  # an estimate of how far the result is off
-    count: float  # of singular values above their thresholds
+    n_above: float  # singular values are above their thresholds
     largest: float
     last: float  # singular value of the block, relative to its threshold
     accuracy: float
@@ -232,3 +232,9 @@ class Reached(NamedTuple):
         if not 1 < self.error < math.inf or not 0 < self.last < 1:
             return 0
         return math.ceil(math.log(self.error / 0.3) / (-2 * math.log(self.last)))  # one leaves last**2, at most
+
+
+def _reached(report: Any, x: Array) -> Reached:
+    """Return what a report, on the host, says of a block of x."""
+    distance, n_above, largest, last = map(float, report)
+    return Reached(distance, n_above, largest, last, ACCURACY[x.dtype.name])

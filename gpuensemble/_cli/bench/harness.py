@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from gpuensemble._array import threads
 from gpuensemble._array.devices import namespace, on, to_device
 from gpuensemble._cli.bench import machine
 from gpuensemble._cli.tables import files
 
 COPY_BYTES = 1 << 28  # larger than any cache
-PAUSE = 0.01  # seconds; with more of them a virtual machine may take a core away
+PAUSE = 0.03  # seconds between two runs
 
 
 @dataclass
@@ -129,13 +130,28 @@ def _rate(one: dict[str, Any], rates: dict[str, float]) -> str:
 def seconds(candidate: Callable[[], Any]) -> float:
     """Time one run; a device's work is waited for, and so is the end of what OpenMP's threads do after theirs: spin."""
     synchronize()
-    time.sleep(PAUSE)
+    _keep_awake()
     start = time.perf_counter()
     answer = candidate()
     synchronize()
     elapsed = time.perf_counter() - start
     del answer
     return elapsed
+
+
+def _keep_awake() -> None:
+    """Let each core multiply matrices until threads of the run before have ended.
+
+    A virtual machine takes a core away that has nothing to do, for longer than a short run takes.
+    """
+    end, matrix = time.perf_counter() + PAUSE, np.ones((128, 128))
+
+    def task(first: int, last: int) -> None:
+        while time.perf_counter() < end:
+            matrix @ matrix
+
+    with threads.one_blas_thread():
+        threads.over_spans(threads.count(), 1, task, alone=False)
 
 
 def synchronize() -> None:

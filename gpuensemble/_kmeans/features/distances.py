@@ -273,9 +273,14 @@ def _cleared(block: FeatureBlock, centre: bool) -> tuple[Any, Array | None]:
 
 def centred(X: Array, present: Array | None) -> tuple[Array, Array]:
     """Take the mean of the rows that are present off them, and return it, too; the other rows are 0, and stay that."""
-    n = X.shape[0] if present is None else present.sum()
-    mean = (X.sum(0, dtype="float64") / n).astype(X.dtype)
+    mean = mean_of(X, present)
     X = X - mean
     if present is not None:
         X[~present] = 0
     return X, mean
+
+
+def mean_of(X: Array, present: Array | None) -> Array:
+    """Return the mean of the rows that are present; the other rows are 0."""
+    n = X.shape[0] if present is None else present.sum()
+    return (X.sum(0, dtype="float64") / n).astype(X.dtype)

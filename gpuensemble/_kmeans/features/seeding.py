@@ -36,7 +36,7 @@ def several(features: Features, sizes: list[int], rngs: list, weight: Array, cho
         rows = seed_rows(len(features.square), k, rng)
         drawn.append((k, rows, rng.random(1 + (k - 1) * _n_tries(k))))
     if on_host:
-        return shared(lambda *one: _in_one_call(features, *one, weight), *zip(*drawn, strict=True))
+        return shared(lambda one: _in_one_call(features, one, weight), drawn)
     found: list = []
     for _, alike in itertools.groupby(drawn, key=lambda one: 0 if one[1] is None else len(one[1])):
         found += _side_by_side(features, list(alike), weight)
@@ -48,8 +48,9 @@ def _is_narrow(features: Features, k: int) -> bool:
     return bool(dot_width(_n_tries(k), features.dtype))
 
 
-def _in_one_call(features: Features, k: int, rows: Any, places: Any, weight: Array) -> list:
-    """Do `plus_plus` on the CPU, from rows and places that are drawn."""
+def _in_one_call(features: Features, drawn: tuple, weight: Array) -> list:
+    """Do `plus_plus` on the CPU: the clusters, rows and places of a start are given."""
+    k, rows, places = drawn
     features, weight = _sampled(features, rows, weight)
     cosine, noise = features.distances[0] == "cosine", distances.rounding(features)
     measure = (features.parts[0], features.constants[0], noise, cosine, features.weights[0])

@@ -8,7 +8,7 @@ from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._kernels.cpu.features import columns
 from gpuensemble._kernels.cpu.vector.tiles import side_by_side
-from gpuensemble._kmeans.features.distances import FeatureBlock, Features, centred, prepare
+from gpuensemble._kmeans.features.distances import FeatureBlock, Features, centred, mean_of, prepare
 
 
 class View(NamedTuple):
@@ -151,11 +151,18 @@ def _rooms(X: Any, recipe: Recipe) -> list[tuple]:
 
 
 def _centred(view: View, recipe: Recipe) -> tuple[View, Array | None]:
-    """Take the mean off a dense view, once for all its sub-views; None: they do so themselves, or need not."""
-    if recipe.distance != "sqeuclidean" or recipe.scale_rows or isinstance(view.X, csr.Csr):
+    """Return a view and its mean, if it is to be taken off: it is off if the sub-views are the view itself."""
+    if not _is_centred(view.X, recipe):
         return view, None
+    if _width(view.X, recipe) < view.X.shape[1]:
+        return view, mean_of(*view)
     X, mean = centred(*view)
     return View(X, view.present), mean
+
+
+def _is_centred(X: Any, recipe: Recipe) -> bool:
+    """Tell whether the mean of the whole view is taken off its sub-views; else they do without, or have their own."""
+    return recipe.distance == "sqeuclidean" and not recipe.scale_rows and not isinstance(X, csr.Csr)
 
 
 def _subview(view: View, mean: Array | None, chosen: Any, room: tuple, recipe: Recipe) -> Features | None:
@@ -165,7 +172,11 @@ def _subview(view: View, mean: Array | None, chosen: Any, room: tuple, recipe: R
     if len(chosen) < X.shape[1]:
         chosen = to_device(chosen, device_of(csr.entries(X)))
         part = columns.taken(X, chosen) if on_host and isinstance(X, csr.Csr) else csr.columns(X, chosen, room[0])
-        mean = None if mean is None else mean[chosen]
+        if mean is not None:
+            mean = mean[chosen]
+            part -= mean
+            if present is not None:
+                part[~present] = 0
     seen = present
     if recipe.distance != "sqeuclidean":
         zero = columns.zero_rows(part) if on_host else csr.zero_rows(part)
@@ -188,7 +199,7 @@ def _copied(view: View, recipe: Recipe, device: str) -> int:
     """Return how many bytes of a view its sub-views have for themselves: none if they are the view as it came."""
     X, sparse = view.X, isinstance(view.X, csr.Csr)
     size = _width(X, recipe)
-    once = recipe.distance == "sqeuclidean" and not sparse and not recipe.scale_rows  # its mean is taken off
+    once = _is_centred(X, recipe) and size == X.shape[1]  # its mean is taken off
     changed = recipe.scale_rows or (view.present is not None and not once) or size < X.shape[1]
     whole = X.data.nbytes + X.indices.nbytes if sparse else X.nbytes
     each = whole * size // X.shape[1] if changed else 0
