@@ -11,6 +11,7 @@ from gpuensemble import generate
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
 from gpuensemble._kernels.cpu.features import batches as cpu
+from gpuensemble._kernels.cpu.features.greedy import choose_rows
 from gpuensemble._kmeans.features import batches, distances, lloyd, seeding
 from support import check
 
@@ -144,6 +145,13 @@ def test_a_start_in_one_call_is_that_of_array_expressions(monkeypatch, distance,
         expected = seeding.plus_plus(given, k, np.random.default_rng(k), weight)[0]
         (found,) = seeding.several(given, [k], [np.random.default_rng(k)], weight, seeding.plus_plus)
         np.testing.assert_array_equal(found[0], expected)
+
+
+@pytest.mark.parametrize(("place", "row"), [(0.0, 2), (0.5, 3), (1.0, 4)])
+def test_the_ends_of_potentials_are_rows_that_count(place, row):
+    X, weight = np.arange(6.0)[:, None], np.array([0.0, 0, 1, 1, 1, 0])
+    found = choose_rows(X, X[:, 0] ** 2, np.zeros(6), False, 1.0, weight, np.full(1, place), 1, 1)
+    assert found.tolist() == [row]
 
 
 def test_many_tries_are_left_to_array_expressions():

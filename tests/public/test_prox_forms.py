@@ -202,13 +202,24 @@ def test_a_block_that_was_too_short_goes_on_before_anything_is_decomposed(decomp
     looked, look = [], prox.NuclearSequence._look
     spy = lambda self, x, start, n_passes: (looked.append(n_passes), look(self, x, start, n_passes))  # noqa: E731
     monkeypatch.setattr(prox.NuclearSequence, "_look", spy)
-    x = matrix(np.where(np.arange(90) < 5, 10.0, 0.3), 90, 90, "float64")
+    x = matrix(np.where(np.arange(90) < 5, 10.0, 0.9), 90, 90, "float64")
     given = x.copy()
     sequence_of(np, 90, 12)(given, 2.0)
     assert looked[0] == 3
+    assert 1 < looked[1] <= sequence.MAX_PASSES
     assert len(looked) == 2
     assert not decompositions
     near(given, lapack(x, 2.0), np, "float64", 10)
+
+
+def test_exact_vectors_of_a_block_that_is_too_narrow_are_not_enough(xp, decompositions, monkeypatch):
+    """Nothing turns, so that there is no error; but the last value of the block says that others may be as large."""
+    monkeypatch.setattr(sequence, "PROBES", 0)
+    x = np.diag(np.where(np.arange(90) < 20, 10.0 - np.arange(90) / 90, 0.1))
+    given = xp.asarray(x.copy())
+    sequence_of(xp, 90, 12)(given, 2.0)
+    assert decompositions == [(90, 90)]
+    near(given, lapack(x, 2.0), xp, "float64", 10)
 
 
 def test_a_matrix_far_from_the_one_before(xp):
