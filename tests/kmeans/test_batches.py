@@ -154,6 +154,16 @@ def test_the_ends_of_potentials_are_rows_that_count(place, row):
     assert found.tolist() == [row]
 
 
+def test_the_pool_changes_no_start(monkeypatch):
+    given, found = features(np, table()), []
+    for worth in (0, 1 << 62):
+        monkeypatch.setattr(seeding, "WORTH", worth)
+        rngs = [np.random.default_rng(7)] * 4
+        found.append(seeding.several(given, [3, 9, 2, 9], rngs, np.ones(1), seeding.plus_plus))
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one[0], two[0])
+
+
 def test_many_tries_are_left_to_array_expressions():
     """A vector has room for 12 tries in float64, which is what exp(10) centres have."""
     given = features(np, table())

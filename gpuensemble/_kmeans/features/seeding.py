@@ -17,14 +17,15 @@ from gpuensemble._kmeans.features.distances import Features
 
 SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sample of so many rows, the larger of both
 MEASURED = ("sqeuclidean", "cosine")  # distances that the kernels of k-means++ have
+WORTH = 1 << 23  # products of all starts on the CPU, about 2 ms, for which the pool is woken
 MOST_COSTS = 1 << 26  # of rows and tries, that starts side by side have together
 
 
 def several(features: Features, sizes: list[int], rngs: list, weight: Array, choose: Callable) -> list:
     """Choose rows for several starts, of so many clusters each, and return their positions; `choose` is one of below.
 
-    k-means++ of dense rows is one call a start on the CPU, and starts go to the pool. On a device it has two launches
-    for each row that is chosen, whatever the number of starts.
+    k-means++ of dense rows is one call a start on the CPU, and starts of many products go to the pool. On a device it
+    has two launches for each row that is chosen, whatever the number of starts.
     """
     pairs = list(zip(sizes, rngs, strict=True))
     one_block = len(features.parts) == 1 and not isinstance(features.parts[0], Csr)
@@ -36,7 +37,10 @@ def several(features: Features, sizes: list[int], rngs: list, weight: Array, cho
         rows = seed_rows(len(features.square), k, rng)
         drawn.append((k, rows, rng.random(1 + (k - 1) * _n_tries(k))))
     if on_host:
-        return shared(lambda one: _in_one_call(features, one, weight), drawn)
+        n, d = features.parts[0].shape
+        work = sum((n if rows is None else len(rows)) * d * len(places) for _, rows, places in drawn)
+        in_turn = shared if work >= WORTH else map
+        return list(in_turn(lambda one: _in_one_call(features, one, weight), drawn))
     found: list = []
     for _, alike in itertools.groupby(drawn, key=lambda one: 0 if one[1] is None else len(one[1])):
         found += _side_by_side(features, list(alike), weight)
