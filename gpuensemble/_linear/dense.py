@@ -37,7 +37,7 @@ def product(a: Array, b: Array, out: Array | None = None) -> Array:
 
 
 def columns(a: Array, b: Array) -> Array:
-    """Return a @ b for few columns, which lie in memory one after the other: BLAS is a fifth faster if b's do, too."""
+    """Return a @ b for few columns, which lie in memory one after the other: BLAS is faster if b's do, too."""
     if device_of(a) != "cpu":
         return a @ b
     return product(a, b, out=namespace(a).empty((b.shape[1], len(a)), a.dtype).T)

@@ -49,7 +49,7 @@ def qr(x: Array) -> tuple[Array, Array]:
 
 
 def _qr_of_steep(x: Array) -> tuple[Array, Array] | None:
-    """Return x = Q R in a third of LAPACK's time, if no column leans far to those before it; else None."""
+    """Return x = Q R by squares, faster than LAPACK, if no column leans far to those before it; else None."""
     gram, scale = _scaled_gram(x)
     factor, fault = linalg.lapack.dpotrf(gram, lower=True, clean=True)
     if fault or not factor.diagonal().min(initial=1) > STEEP:

@@ -17,7 +17,7 @@ from gpuensemble._kmeans.features.distances import Features
 
 SEED_ROWS, SEED_ROWS_PER_CLUSTER = 4096, 64  # k-means++ draws from a random sample of so many rows, the larger of both
 MEASURED = ("sqeuclidean", "cosine")  # distances that the kernels of k-means++ have
-WORTH = 1 << 23  # products of all starts on the CPU, about 2 ms, for which the pool is woken
+WORTH = 1 << 23  # products of all starts on the CPU, for which the pool is woken
 MOST_COSTS = 1 << 26  # of rows and tries, that starts side by side have together
 
 

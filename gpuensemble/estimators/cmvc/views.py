@@ -79,7 +79,7 @@ def _without_absent(X: Any, marked: Array | None) -> View:
     """Put zeros into rows that are not marked as present, or hold nothing but NaN."""
     xp = namespace(csr.entries(X))
     present = marked
-    if not isinstance(X, csr.Csr) and bool(xp.isnan(X.max())):  # else there is none: it takes a third of the time
+    if not isinstance(X, csr.Csr) and bool(xp.isnan(X.max())):  # else there is none, and this takes less time
         present = _both(present, ~xp.isnan(X).all(1))
     if present is None or bool(present.all()):
         return View(X, None)
