@@ -295,6 +295,16 @@ def test_the_slowest_binds_and_the_host_s_reads_are_added():
     assert found.binds in ("memory", "bus")
 
 
+def test_an_iteration_of_rsec_is_products_with_thin_blocks():
+    """Its operations grow as n^2: a size with a full decomposition among its iterations would bend the line."""
+    workload = next(one for one in workloads.workloads() if one.name == "RSEC")
+    points = model.recorded()["workloads"][workload.title]
+    found, off = model.at_size(workload, points, "iteration")
+    square = points[-1]["iteration"]["flops64"] * (workload.rows / points[-1]["rows"]) ** 2
+    assert 0.8 * square < found["flops64"] < 1.25 * square
+    assert off < 0.1
+
+
 @pytest.mark.parametrize("name", SHEETS)
 def test_a_model_of_each_device_is_printed(capsys, name):
     code, out, _ = run(capsys, "bench", "--model", name)

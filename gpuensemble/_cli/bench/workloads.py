@@ -24,7 +24,7 @@ from gpuensemble.estimators._base import registry
 R, K = 100, 50
 NOISE, WRONG = 0.5, 0.75  # labels that are noise, and labels of the start that are wrong
 CLEAR, CLEARER = 0.1, 0.02  # labels that are noise where eigenvectors are looked for, in as many passes at any size
-LINEAR, SQUARE = (1024, 1280, 1536), (320, 480, 640)
+LINEAR, SQUARE = (1024, 1280, 1536), (480, 640, 800)
 BLOCKS = ((2, 384), (2, 512), (3, 384), (2, 640))  # of a file, and the rows of each
 SAMPLED = ((512, 1024), (512, 1280), (512, 1536), (1024, 1536))  # rows that k-means of a start sees, and all rows
 
@@ -148,9 +148,9 @@ def _label_table(name: str, growth: str = "linear") -> Workload:
     return Workload(title, 1_000_000, "r=20 K=10", of_size, made, None, growth)
 
 
-def _square(name: str, iterations: tuple[int, int], at_most: int) -> Workload:
+def _square(name: str, iterations: tuple[int, int], at_most: int, share: float) -> Workload:
     """State a fit of a method that works on n x n arrays, which never ends by itself."""
-    of_size, made = partial(noisy, r=20, k=10), by_default(name, 10, tol=1e-300)
+    of_size, made = partial(noisy, r=20, k=10, share=share), by_default(name, 10, tol=1e-300)
     title = registry.methods()[name].title
     return Workload(title, 2000, "r=20 K=10", of_size, made, iterations, "square", at_most)
 
@@ -176,8 +176,8 @@ def workloads() -> Iterator[Workload]:
         yield _label_table(name)
     for name in ("hbgf", "lwgp"):
         yield _label_table(name, "sampled")
-    yield _square("lta", (1, 3), 84)
-    yield _square("rsec", (3, 7), 8)
+    yield _square("lta", (1, 3), 84, NOISE)
+    yield _square("rsec", (9, 13), 14, CLEAR)  # where blocks do at every size; others decompose in full now and then
 
 
 def fitted(workload: Workload, given: Any, iterations: int, device: str, verbose: int = 0) -> Any:
