@@ -11,7 +11,7 @@ from gpuensemble._kernels.cuda import slices as cuda_slices
 from gpuensemble._linear.symmetric import SymmetricSequence
 from gpuensemble._linear.thresholding import shrink_symmetric
 
-SHARED = 200  # from this size on two threads share two slices
+SHARED, SHARED_BLOCKS = 200, 600  # from these sizes on two threads share two decompositions, or two blocks
 ORDER = (1, 0)  # of slices: the difference takes longer, and this thread, which begins, may share out its products
 
 
@@ -89,9 +89,6 @@ class SymmetricPairs:
         first, second = self.sequences
         return namespace(first.report).concatenate([first.report, second.report])
 
-    def _alone(self, x: Array) -> bool:
-        return device_of(x) != "cpu" or x.shape[1] < SHARED
-
     def begin(self, x: Array, tau: float) -> None:
         """Begin with a tensor, 2 x n x n, that `finish` will overwrite."""
         _to_scaled_slices(x, self.root)
@@ -100,19 +97,25 @@ class SymmetricPairs:
             for i in ORDER[first:last]:
                 self.sequences[i].begin(x[i], tau)
 
-        over_spans(2, 1, task, self._alone(x))
+        over_spans(2, 1, task, _alone(x, SHARED_BLOCKS))
 
     def finish(self, x: Array, report: list[float]) -> Array:
         """Make the prox of the tensor that `begin` was given; return its norm: a number on the device."""
         norms, half = [0, 0], len(report) // 2
+        reports = report[:half], report[half:]
 
         def task(first: int, last: int) -> None:
             for i in ORDER[first:last]:
-                norms[i] = self.sequences[i].finish(x[i], report[i * half : (i + 1) * half])
+                norms[i] = self.sequences[i].finish(x[i], reports[i])
 
-        over_spans(2, 1, task, self._alone(x))
+        both = all(one.falls_short(of) for one, of in zip(self.sequences, reports, strict=True))
+        over_spans(2, 1, task, not both or _alone(x, SHARED))
         _from_scaled_slices(x, self.root)
         return (norms[0] + norms[1]) / 2
+
+
+def _alone(x: Array, shared: int) -> bool:
+    return device_of(x) != "cpu" or x.shape[1] < shared
 
 
 class SlicePairs:

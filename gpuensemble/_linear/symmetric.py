@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, device_of, namespace, to_host
 from gpuensemble._linear import blocks
-from gpuensemble._linear.definite import inverse, is_definite
+from gpuensemble._linear.definite import add_to_diagonal, inverse, is_definite, narrowly_definite
 from gpuensemble._linear.dense import add_product, product
 from gpuensemble._linear.eigen import whole
 from gpuensemble._linear.orthonormal import orthonormal
@@ -122,10 +122,10 @@ class SymmetricSequence:
         """Look whether there is still no eigenvalue on the side of the few."""
         xp = namespace(x)
         self.vectors, self.factors = self.start, xp.zeros(0, x.dtype)
-        if self.side == BELOW and self._can_be_narrow(x) and _narrowly_definite(x, self.tau + NARROW * norm):
+        if self.side == BELOW and self._can_be_narrow(x) and narrowly_definite(x, self.tau + NARROW * norm):
             return
         other = -self.side * x
-        _add_to_diagonal(other, self.side * self.tau + slack)
+        add_to_diagonal(other, self.side * self.tau + slack)
         sure = is_definite(other) > 0
         if self.side == ABOVE:
             sure = sure & self._above_its_negative(x, slack, other)
@@ -138,7 +138,7 @@ class SymmetricSequence:
     def _above_its_negative(self, x: Array, slack: Array, other: Array) -> Array:
         """Say whether no eigenvalue is below -tau; `other` is overwritten."""
         namespace(x).add(x, 0, out=other)
-        _add_to_diagonal(other, self.tau + slack)
+        add_to_diagonal(other, self.tau + slack)
         return is_definite(other) > 0
 
     def _above(self, x: Array, ratio: float, allowed: Array) -> tuple[Triples, Array]:
@@ -162,7 +162,7 @@ class SymmetricSequence:
             return start, error
         shift = self._shift(values[0])
         shifted = x.copy()
-        _add_to_diagonal(shifted, -shift)
+        add_to_diagonal(shifted, -shift)
         v = blocks.filtered(inverse(shifted), v, (0, 1 / (values[-1] - shift)), self.n_passes)
         return blocks.ritz(x, orthonormal(v), BELOW), error
 
@@ -184,22 +184,25 @@ class SymmetricSequence:
         inner = (self.side * (self.tau - bound) > 0) & (values.min() >= -self.tau)
         if self.side == BELOW and self._can_be_narrow(x) and bound - self.tau > 8 * NARROW * norm:
             lifted = (v * (2 * bound - values)).astype("float32"), v.T.astype("float32")
-            return bound - NARROW * norm, inner & _narrowly_definite(x, bound, lifted)
+            return bound - NARROW * norm, inner & narrowly_definite(x, bound, lifted)
         other = product(v * (values if self.side == ABOVE else 2 * bound - values), v.T)
         xp.subtract(other, x, out=other) if self.side == ABOVE else xp.add(other, x, out=other)
-        _add_to_diagonal(other, self.side * bound + slack)
+        add_to_diagonal(other, self.side * bound + slack)
         sure = is_definite(other) > 0
         if self.side == ABOVE:
             sure = sure & self._above_its_negative(x, slack, other)
         return bound, inner & sure
 
+    def falls_short(self, report: list[float]) -> bool:
+        """Say whether `finish` has to decompose the matrix."""
+        return self.vectors is None or not Report(*report).error <= 1  # NaN is not
+
     def finish(self, x: Array, report: list[float]) -> Array:
         """Overwrite the x that `begin` was given by its thresholding; return the nuclear norm of the result."""
         found = Report(*report)
-        if self.vectors is None:
-            return self._decomposed(x)
-        self._adapt(found)
-        if not found.error <= 1:  # NaN is not
+        if self.vectors is not None:
+            self._adapt(found)
+        if self.falls_short(report):
             return self._decomposed(x)
         self.n_blocks += 1
         norm = self._few(x, self.vectors, self.factors)
@@ -233,7 +236,7 @@ class SymmetricSequence:
         if self.side == ABOVE:
             x[...] = 0
             return xp.zeros(())
-        _add_to_diagonal(x, -self.tau)
+        add_to_diagonal(x, -self.tau)
         if v.shape[1]:
             add_product(v * factors, v.T, out=x)
         return xp.diagonal(x).sum()
@@ -335,16 +338,3 @@ def _widened(v: Array, width: int) -> Array:
     xp, n = namespace(v), len(v)
     wave = xp.arange(1.0, n + 1)[:, None] ** 2 * xp.arange(1.0, width - v.shape[1] + 1)
     return xp.concatenate([v, xp.cos(wave).astype(v.dtype)], axis=1)
-
-
-def _narrowly_definite(x: Array, bound: Array, lifted: tuple[Array, Array] | None = None) -> bool:
-    """Say whether X less a bound, with a product added that is given by its factors, has a factor in float32."""
-    other = x.astype("float32")
-    if lifted is not None:
-        add_product(*lifted, out=other)
-    _add_to_diagonal(other, -bound)
-    return bool(is_definite(other) > 0)
-
-
-def _add_to_diagonal(x: Array, value: Array) -> None:
-    x.ravel()[:: len(x) + 1] += value

@@ -5,14 +5,14 @@ inverse iteration however many are asked for: at a third of them that takes long
 """
 
 import threading
-
-from scipy.linalg import get_lapack_funcs
+from typing import Any
 
 from gpuensemble._array.devices import Array, namespace
+from gpuensemble._kernels.cpu.slices import lapack
 from gpuensemble._kernels.cpu.slices.sturm import count_below
 
+BLOCK = 64  # columns that LAPACK has room for at a time
 SHARE = 10  # up to one part in so many vectors are found one by one, by measurement
-BY_INDEX = 2  # what `stemr` is asked for
 BISECTIONS = 30
 
 room = threading.Lock()  # in memory there is room for all vectors of one matrix at a time
@@ -23,10 +23,16 @@ class Tridiagonal:
 
     def __init__(self, x: Array):
         self.xp, self.n, self.dtype = namespace(x), len(x), x.dtype
-        sytrd, work = get_lapack_funcs(("sytrd", "sytrd_lwork"), (x,))
-        size = int(work(self.n, lower=1)[0].real)
-        self.reflectors, self.diagonal, self.beside, self.scales, _ = sytrd(x.T, lower=1, lwork=size)
+        self.reflectors = self.xp.array(x.T, order="F")
+        self.diagonal, self.beside, self.scales = (self._empty(size) for size in (self.n, self.n - 1, self.n - 1))
+        found = self.diagonal, self.beside, self.scales
+        size = BLOCK * self.n
+        lapack.call("sytrd", self.dtype, "L", self.n, self.reflectors, self.n, *found, self._empty(size), size)
         self.squares = self.beside.astype("float64") ** 2
+
+    def _empty(self, *shape: int, dtype: Any = None) -> Array:
+        """Make an array by columns, of the type of the matrix or another one."""
+        return self.xp.empty(shape, dtype or self.dtype, order="F")
 
     def below(self, bound: float) -> int:
         """Return how many eigenvalues are below a bound."""
@@ -44,9 +50,8 @@ class Tridiagonal:
     def pairs(self, first: int, last: int) -> tuple[Array, Array]:
         """Return the eigenvalues with the indices first .. last - 1, ascending, and their eigenvectors."""
         if last - first > self.n // SHARE:
-            stevd = get_lapack_funcs("stevd", (self.diagonal,))
             with room:
-                values, turned, failed = stevd(self.diagonal, self.beside)
+                values, turned, failed = self._all()
                 values, turned = values[first:last], turned[:, first:last].copy(order="F")
         else:
             values, turned, failed = self._one_by_one(first, last)
@@ -54,23 +59,35 @@ class Tridiagonal:
             raise self.xp.linalg.LinAlgError("Eigenvalues did not converge.")
         return values, self._back(turned)
 
+    def _all(self) -> tuple[Array, Array, int]:
+        """Find all pairs of the tridiagonal matrix."""
+        values, beside, vectors = self.diagonal.copy(), self.beside.copy(), self._empty(self.n, self.n)
+        work = self._empty(1 + 4 * self.n + self.n**2), self._empty(3 + 5 * self.n, dtype="int64")
+        room_for = work[0], work[0].size, work[1], work[1].size
+        failed = lapack.call("stevd", self.dtype, "V", self.n, values, beside, vectors, self.n, *room_for)
+        return values, vectors, failed
+
     def _one_by_one(self, first: int, last: int) -> tuple[Array, Array, int]:
         """Find some pairs of the tridiagonal matrix; a Newton step makes the vectors orthogonal to the last bits."""
         if first == last:
             return self.xp.empty(0, self.dtype), self.xp.empty((self.n, 0), self.dtype), 0
-        stemr = get_lapack_funcs("stemr", (self.diagonal,))
+        count = last - first
         inputs = self.diagonal.copy(), self.xp.append(self.beside, 0).astype(self.dtype)  # both are overwritten
-        _, values, found, failed = stemr(*inputs, BY_INDEX, 0, 0, first + 1, last, compute_v=1)
-        found = found[:, : last - first]
-        turn = 1.5 * self.xp.eye(last - first, dtype=self.dtype) - 0.5 * (found.T @ found)
-        return values[: last - first], found @ turn, failed
+        values, found, between = self._empty(self.n), self._empty(self.n, count), self._empty(1)
+        number, support = (self._empty(size, dtype="int64") for size in (1, 2 * count))
+        work = self._empty(18 * self.n), self._empty(10 * self.n, dtype="int64")
+        chosen = between, between, first + 1, last, number  # by index; the bounds are not looked at
+        made = values, found, self.n, count, support, 1
+        room_for = work[0], work[0].size, work[1], work[1].size
+        failed = lapack.call("stemr", self.dtype, "V", "I", self.n, *inputs, *chosen, *made, *room_for)
+        turn = 1.5 * self.xp.eye(count, dtype=self.dtype) - 0.5 * (found.T @ found)
+        return values[:count], found @ turn, failed
 
     def _back(self, turned: Array) -> Array:
         """Multiply with Q, whose reflectors leave the first row alone and are stored one row down.
 
         Seen from the second number of the array on they are n long, and end with what is set to 0 here.
         """
-        ormqr = get_lapack_funcs("ormqr", (turned,))
         out = self.xp.empty(turned.shape, self.dtype)
         out[0] = turned[0]
         if self.n < 2 or not turned.shape[1]:
@@ -79,7 +96,8 @@ class Tridiagonal:
         flat = self.reflectors.ravel("K")[1 : 1 + self.n * (self.n - 1)]
         moved = self.xp.zeros(turned.shape, self.dtype, order="F")
         moved[:-1] = turned[1:]
-        shape = flat.reshape(self.n - 1, self.n).T
-        moved, _, _ = ormqr("L", "N", shape, self.scales, moved, lwork=64 * self.n, overwrite_c=True)
+        shape, size = (self.n, turned.shape[1], self.n - 1), BLOCK * self.n
+        reflectors, room_for = (flat, self.n, self.scales), (self._empty(size), size)
+        lapack.call("ormqr", self.dtype, "L", "N", *shape, *reflectors, moved, self.n, *room_for)
         out[1:] = moved[:-1]
         return out

@@ -11,7 +11,9 @@ from every_method import METHODS, OF_ROWS, OF_SIMILARITY, fitted, same_bits
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from gpuensemble._array import threads
-from gpuensemble._kernels.cpu import membership
+from gpuensemble._kernels.cpu import lta, membership, thin
+from gpuensemble._kernels.cpu.slices import scaled
+from gpuensemble._linear import pairs
 from support import ensemble
 
 SQUARE = [name for name in METHODS if METHODS[name].square]
@@ -44,6 +46,27 @@ def test_the_number_of_threads_changes_nothing(name, monkeypatch):
         np.testing.assert_array_equal(found[0].labels_, other.labels_)
         if name not in SQUARE:
             same_bits(found[0], other)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("lta", {}), ("lta", {"transform": "sample"}), ("rsec", {})])
+def test_small_matrices_that_threads_share_have_the_bits_of_one(name, parameters, monkeypatch):
+    """One thread does not wait for others up to these sizes; beyond them nothing but the threads is another."""
+    for room, limit in (
+        (lta, "ALONE"),
+        (scaled, "ALONE"),
+        (thin, "ALONE"),
+        (pairs, "SHARED"),
+        (pairs, "SHARED_BLOCKS"),
+    ):
+        monkeypatch.setattr(room, limit, 0)
+    labels, found, shared = ensemble(n=300, seed=0)[1], [], []
+    for number in (1, 2):
+        with n_threads(number, monkeypatch):
+            submit = threads.pool().submit
+            monkeypatch.setattr(threads.pool(), "submit", lambda *call: shared.append(call) or submit(*call))  # noqa: B023
+            found.append(fitted(name, labels, 4, **parameters)[0])
+    assert len(shared) > 100
+    same_bits(*found)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -11,6 +11,7 @@ from gpuensemble._kernels.cpu.compiling import kernel
 
 SIDE = 96  # of a tile: its rows are long enough to be fetched ahead, and the buffers of two stay in the L2 cache
 PARTS = 4  # of the work, for each thread
+ALONE = 600  # rows up to which one thread is as fast: it does not wait for others
 
 
 def lta_update(tensor, similarity, error, first, third, step):
@@ -33,11 +34,12 @@ def lta_update(tensor, similarity, error, first, third, step):
         Its largest entry is the largest absolute one of the residuals P1 - B, P2 + E - A and P2 - C.
     """
     across = -(-len(similarity) // SIDE)
-    parts = np.array_split(np.stack(np.triu_indices(across), axis=1), min(PARTS * threads.count(), across))
+    n_parts = 1 if len(similarity) <= ALONE else min(PARTS * threads.count(), across)
+    parts = np.array_split(np.stack(np.triu_indices(across), axis=1), n_parts)
     largest = np.zeros((len(parts), SIDE), tensor.dtype)
     factors = map(tensor.dtype.type, step)
     arguments = (tensor[0], tensor[1], similarity, error, first, third, *factors)
-    list(threads.pool().map(lambda part, worst: _update(*arguments, part, worst), parts, largest))
+    threads.shared(lambda part, worst: _update(*arguments, part, worst), parts, largest)
     return largest
 
 

@@ -9,6 +9,7 @@ from gpuensemble._kernels.cpu.vector.tiles import DOT_LINES, DOT_ROWS, LINE, dot
 
 PARTS = 8  # of the rows, at most: each has a sum of its own, and they are added up in their order
 LEAST = 64  # rows of a part
+ALONE = 700  # rows up to which one thread does not wait for others, which would save it less than 0.5 ms
 
 
 def both_ways(one, two, x):
@@ -35,7 +36,7 @@ def _of_columns(one, two, x):
         for part, total in zip(parts[first:last], totals[first:last], strict=True):
             _add(one, two, table, numbers[part], *side_by_side(x.dtype, room, room), total)
 
-    over_spans(len(parts), 1, task, len(parts) == 1)
+    over_spans(len(parts), 1, task, n <= ALONE)
     for total in totals[1:]:
         totals[0] += total
     return totals[0][:, :k]

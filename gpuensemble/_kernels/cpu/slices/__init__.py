@@ -1,7 +1,7 @@
 """These kernels find singular values of many matrices at once.
 
 `shrinking` is the twin of kernels/slices.cu, `jacobi` and `pairs` are those of kernels/jacobi.cu and pairs.cu.
-`scaled` and `sturm` serve pairs of symmetric matrices; on a device CuPy does that.
+`scaled`, `lapack` and `sturm` serve pairs of symmetric matrices; on a device CuPy does that.
 """
 
 from gpuensemble._kernels.cpu.slices.jacobi import orthogonalise

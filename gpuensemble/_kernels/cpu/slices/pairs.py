@@ -36,7 +36,7 @@ def pair_spectrum(tensor, spectrum, basis):
         np.fft.rfft(tensor[:, rows], axis=-1, out=spectrum[:, rows])
         _gram(spectrum[0, rows], spectrum[1, rows], basis[0], basis[1], *sums[block])
 
-    list(threads.pool().map(task, range(len(sums))))
+    threads.shared(task, range(len(sums)))
     return sums
 
 
@@ -58,7 +58,7 @@ def pair_tensor(spectrum, factor, tensor):
         _multiply(spectrum[0, rows], spectrum[1, rows], *factor)
         np.fft.irfft(spectrum[:, rows], n, axis=-1, out=tensor[:, rows])
 
-    list(threads.pool().map(task, range(0, m, ROWS)))
+    threads.shared(task, range(0, m, ROWS))
 
 
 @kernel

@@ -4,16 +4,17 @@ from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import kernel
 
 ROWS = 64  # of a part
+ALONE = 1000  # rows up to which one thread is as fast: it does not wait for others
 
 
 def to_slices(x, root):
     """Put D (X1 + X2) D and D (X1 - X2) D in the place of X1 and X2, 2 x n x n, with D = diag(root)."""
-    threads.over_spans(x.shape[1], ROWS, lambda first, last: _to(x[0], x[1], root, first, last), x.shape[1] <= ROWS)
+    threads.over_spans(x.shape[1], ROWS, lambda first, last: _to(x[0], x[1], root, first, last), x.shape[1] <= ALONE)
 
 
 def from_slices(x, root):
     """Undo `to_slices`."""
-    threads.over_spans(x.shape[1], ROWS, lambda first, last: _from(x[0], x[1], root, first, last), x.shape[1] <= ROWS)
+    threads.over_spans(x.shape[1], ROWS, lambda first, last: _from(x[0], x[1], root, first, last), x.shape[1] <= ALONE)
 
 
 @kernel
