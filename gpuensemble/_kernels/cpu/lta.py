@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 SIDE = 96  # of a tile: its rows are long enough to be fetched ahead, and the buffers of two stay in the L2 cache
 PARTS = 4  # of the work, for each thread
@@ -46,7 +47,7 @@ def lta_update(tensor, similarity, error, first, third, step):
 @kernel
 def _update(p1, p2, a, e, l1, l3, mu, inverse, next_inverse, share, back, next_back, pairs, worst):
     """Work on the tiles (I, J) and (J, I) of some pairs."""
-    upper, lower = np.empty((2, SIDE, SIDE), a.dtype), np.empty((2, SIDE, SIDE), a.dtype)
+    upper, lower = empty((2, SIDE, SIDE), a.dtype), empty((2, SIDE, SIDE), a.dtype)
     for k in range(len(pairs)):
         i, j = pairs[k, 0] * SIDE, pairs[k, 1] * SIDE
         _shift(p1, l1, inverse, i, j, upper[0])
@@ -94,7 +95,7 @@ def _smaller(x, y):
 def _first(p1, l1, a, mu, next_inverse, i, j, own, mirror, worst):
     """Update a tile: B (Eq. 17), L1 (Eq. 22) and T1 (Eq. 13)."""
     zero, one = a.dtype.type(0), a.dtype.type(1)
-    middle = np.empty(SIDE, a.dtype)
+    middle = empty(SIDE, a.dtype)
     width = min(SIDE, len(a) - j)
     for y in range(min(SIDE, len(a) - i)):
         _middle(own, mirror, y, width, middle)
@@ -113,7 +114,7 @@ def _first(p1, l1, a, mu, next_inverse, i, j, own, mirror, worst):
 def _second(p2, l3, a, e, mu, next_inverse, share, back, next_back, i, j, own, mirror, worst):
     """Update a tile: C (Eq. 20), E (Eq. 15), L3 (Eq. 22) and T2 (Eq. 13)."""
     zero, half, one = a.dtype.type(0), a.dtype.type(0.5), a.dtype.type(1)
-    middle = np.empty(SIDE, a.dtype)
+    middle = empty(SIDE, a.dtype)
     width = min(SIDE, len(a) - j)
     for y in range(min(SIDE, len(a) - i)):
         _middle(own, mirror, y, width, middle)

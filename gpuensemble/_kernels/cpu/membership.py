@@ -13,6 +13,7 @@ from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.kmeans import screening, sharing
 from gpuensemble._kernels.cpu.rows import GROUP, assign_rows, decode
+from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.rows import add_rows, add_to_rows
 from gpuensemble._kernels.cpu.vector.tiles import LINE, SUMS, aligned, shape_of_tiles, sums_of, tiled
 
@@ -150,7 +151,7 @@ def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) 
 @kernel
 def _gather_sum(codes, hole, offsets, tiles, total, out, begin, end):
     r, width = codes.shape[1], tiles.shape[2]
-    columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
+    columns, partitions = empty(GROUP, np.uintp), empty(GROUP, np.uintp)
     for block in range(begin, end, SUMS):
         stop = min(end, block + SUMS)
         for tile in range(len(tiles)):
@@ -212,7 +213,7 @@ def _column(offset, code, hole, spare):
 @kernel
 def _assign(codes, hole, offsets, tiles, parts, weight, n_columns, labels, costs, seconds, t, p, begin, end):
     step = min(1, len(weight) - 1)  # 0: one weight for all
-    rows, weights = np.empty(SUMS, np.intp), np.empty(SUMS, weight.dtype)
+    rows, weights = empty(SUMS, np.intp), empty(SUMS, weight.dtype)
     for block in range(begin, end, SUMS):
         some = min(end - block, SUMS)
         for j in range(some):
@@ -260,7 +261,7 @@ def _add_by_label(labels, mass, total):
 @kernel
 def _scatter_add(codes, hole, offsets, segment_rows, first, last, rows, addend, part, out):
     """Do `scatter_add`; `part` and `out` hold the columns of partitions first .. last - 1."""
-    columns, partitions = np.empty(last - first, np.uintp), np.empty(last - first, np.uintp)
+    columns, partitions = empty(last - first, np.uintp), empty(last - first, np.uintp)
     for begin in range(0, len(codes), segment_rows):
         part[:] = 0
         for x in range(begin, min(len(codes), begin + segment_rows)):
@@ -294,8 +295,8 @@ def _scatter_add_column(codes, hole, offsets, segment_rows, first, last, cells, 
 def _coassociation(codes, hole, begin, penalty, out, first, last):
     """Turn a tile of LINE rows q on its side, so that one label of p meets LINE labels at a time."""
     r = codes.shape[1]
-    tile = np.empty((r, LINE), codes.dtype)
-    agree, seen = np.empty(LINE, np.int32), np.empty(LINE, np.int32)
+    tile = empty((r, LINE), codes.dtype)
+    agree, seen = empty(LINE, np.int32), empty(LINE, np.int32)
     for q in range(first, last, LINE):
         width = min(last - q, LINE)
         tile[:] = hole

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner
+from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.rows import add_rows, cheapest
 
 GROUP = 32  # partitions summed at a time: their part of the table stays in the L2 cache
@@ -34,10 +35,9 @@ def assign_rows(codes, hole, offsets, tiles, parts, weights, n_columns, rows, n_
     r, width = codes.shape[1], tiles.shape[2]
     summed = parts.shape[1] == 1
     labels, costs, seconds = found
-    columns, partitions = np.empty(GROUP, np.uintp), np.empty(GROUP, np.uintp)
-    labels[:n_rows] = 0
-    costs[:n_rows] = np.inf
-    seconds[:n_rows] = np.inf
+    columns, partitions = empty(GROUP, np.uintp), empty(GROUP, np.uintp)
+    for j in range(n_rows):
+        labels[j], costs[j], seconds[j] = 0, np.inf, np.inf
     for tile in range(len(tiles)):
         table, part = tiles[tile], parts[tile]
         t[:n_rows] = 0

@@ -13,6 +13,7 @@ from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.features import short as in_short
 from gpuensemble._kernels.cpu.features import steps
 from gpuensemble._kernels.cpu.vector.dots import dot_rows
+from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.tiles import DOT_ROWS, dot_width, padded, side_by_side
 from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
 
@@ -258,7 +259,7 @@ def _scores(dense, sparse, buffer, chosen, table, k, out):
 @inner
 def _dense_scores(dense, buffer, chosen, table, k, out):
     m = len(chosen)
-    products = np.empty((m, k), out.dtype)
+    products = empty((m, k), out.dtype)
     if chosen[m - 1] - chosen[0] == m - 1:
         np.dot(dense[chosen[0] : chosen[0] + m], table, products)
     else:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.features.lanes import LANES, dot, total
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 
 def draw_rows(step, places, tries, sizes, rows, weight, fresh, costs, totals, scales, drawn, chosen, found):
@@ -131,7 +132,7 @@ def _potential(step, costs, rows, weight, weight_step, s, y):
 def _try_rows(
     step, part, constant, cosine, factor, noise, tries, sizes, rows, weight, scales, drawn, costs, fresh, totals
 ):
-    lanes, squares, weight_step = np.empty(LANES), np.empty(LANES), min(1, len(weight) - 1)
+    lanes, squares, weight_step = empty(LANES, np.float64), empty(LANES, np.float64), min(1, len(weight) - 1)
     for s in range(len(sizes)):
         if step >= sizes[s]:
             continue

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 
 @kernel
@@ -39,8 +40,8 @@ def contracted(indptr, indices, weights, label, n_communities):
     """Sum the weights between communities, by rows: pointers, indices and weights; columns are in no order."""
     members, ends = _members(label, n_communities)
     shared = np.zeros(n_communities, np.int64)
-    found, total = np.empty(n_communities, np.int32), np.empty(n_communities + 1, np.int64)
-    out_indices, out_weights = np.empty(len(indices), np.int32), np.empty(len(indices), np.int64)
+    found, total = empty(n_communities, np.int32), empty(n_communities + 1, np.int64)
+    out_indices, out_weights = empty(len(indices), np.int32), empty(len(indices), np.int64)
     size = 0
     total[0] = 0
     for c in range(n_communities):
@@ -69,7 +70,7 @@ def _members(label, n_communities):
         ends[c + 1] += 1
     for c in range(n_communities):
         ends[c + 1] += ends[c]
-    members, place = np.empty(len(label), np.int32), ends[:-1].copy()
+    members, place = empty(len(label), np.int32), ends[:-1].copy()
     for i in range(len(label)):
         members[place[label[i]]] = i
         place[label[i]] += 1

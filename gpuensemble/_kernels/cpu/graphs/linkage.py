@@ -9,6 +9,7 @@ wins, and the last one of the chain above all, so that a chain ends.
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 TILE = 2048  # groups whose similarities are added up at a time: they stay in the first cache
 
@@ -40,7 +41,7 @@ def of_counts(counts, weight, sizes):
 @kernel
 def _of_matrix(similarity, sizes, pairs, heights):
     n = len(sizes)
-    chain = np.empty(n, np.int64)
+    chain = empty(n, np.int64)
     n_chain, first = 0, 0
     for step in range(n - 1):
         if n_chain == 0:
@@ -81,8 +82,8 @@ def _merge(similarity, sizes, a, b):
 def _of_counts(counts, weight, sizes, place, chain, n_chain, pairs, heights, done):
     """Go on until all is merged or half of the places are empty; return how long the chain is, and what is done."""
     n = len(sizes)
-    found = np.empty(TILE)
-    columns, factors = np.empty(len(counts), np.int64), np.empty(len(counts))
+    found = empty(TILE, np.float64)
+    columns, factors = empty(len(counts), np.int64), empty(len(counts), np.float64)
     first, left = 0, n
     while done < len(pairs) and 2 * left > n:
         if n_chain == 0:

@@ -247,7 +247,9 @@ def _price(method, room, offsets, first, last):
         last,
     )
     pricing.find_changes(room.tables[t % 2], table, offsets, room.low, room.high, room.size, first, last)
-    room.widest[first:last] = short.find_middles(table, offsets, method.complete, room.middle, first, last)
+    widest = short.find_middles(table, offsets, method.complete, room.middle, first, last)
+    for i in range(first, last):
+        room.widest[i] = widest
 
 
 @inlined
@@ -285,9 +287,8 @@ def _add_up_threads(room, n_masses, facts):
 @inlined
 def _is_last(method, room, limits, n_rows, facts):
     """Judge the iteration that has just been priced: say whether it ends the call, else how the next one counts."""
-    t, priced = room.turn[0], np.empty(2)
-    pricing.add_up(room.parts, room.terms, room.seen, method.total, room.of_partitions[(t + 1) % 2], priced)
-    facts[t, 0], facts[t, 1] = priced[0], priced[1]
+    t = room.turn[0]
+    pricing.add_up(room.parts, room.terms, room.seen, method.total, room.of_partitions[(t + 1) % 2], facts[t])
     if t == 0:
         return False
     room.turn[1] = facts[t, 2] > limits.moved_share * n_rows
@@ -305,7 +306,9 @@ def _bound(method, room, shortened, drift, kept, known, share):
         pricing.bound_costs(room.low, room.high, before, parts, method.complete, drift.edges, least, largest)
         pricing.bound_margins(least, largest, drift.taken)
     else:
-        drift.taken[:] = np.inf
+        for i in range(len(drift.rounding)):
+            for k in range(drift.taken.shape[1]):
+                drift.taken[i, k] = np.inf
     if len(kept.due):
         tallies.pass_turn(kept, known, share, largest, before, parts, drift.edges)
     _tile(parts, room.tiles_of_parts, 0, len(parts))

@@ -6,7 +6,8 @@ partitions, in ascending order.
 
 import numpy as np
 
-from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 KINDS = ("sec", "category", "cosine")  # of costs; `price` knows them by their number
 
@@ -34,18 +35,9 @@ def price_partitions(
 ):
     """Price the clusters of partitions first .. last - 1."""
     n_clusters = counts.shape[1]
-    squares, sums = np.empty(n_clusters), np.empty(n_clusters)
+    squares, sums = empty(n_clusters, np.float64), empty(n_clusters, np.float64)
     for i in range(first, last):
-        squares[:] = 0
-        sums[:] = 0
-        seen[i] = False
-        for c in range(offsets[i], offsets[i + 1]):
-            outer, inner = (of_column[c, 0], 1.0) if kind == 0 else (1.0, of_column[c, 1])
-            for k in range(n_clusters):
-                count = counts[c, k] * inner
-                squares[k] += count * count * outer
-                sums[k] += count
-                seen[i, k] |= counts[c, k] != 0
+        _add_columns(kind, counts, of_column, offsets[i], offsets[i + 1], squares, sums, seen[i])
         for k in range(n_clusters):
             square = squares[k]
             parts[i, k] = 0
@@ -73,6 +65,21 @@ def price_partitions(
                 else:
                     cost = -(counts[c, k] * label) * factor * (weight * scale)
                 table[c, k] = cost
+
+
+@inner
+def _add_columns(kind, counts, of_column, first, last, squares, sums, seen):
+    """Find sums of counts and of their squares over columns first .. last - 1, and the clusters that are seen there."""
+    n_clusters = len(sums)
+    for k in range(n_clusters):
+        squares[k], sums[k], seen[k] = 0.0, 0.0, False
+    for c in range(first, last):
+        outer, factor = (of_column[c, 0], 1.0) if kind == 0 else (1.0, of_column[c, 1])
+        for k in range(n_clusters):
+            count = counts[c, k] * factor
+            squares[k] += count * count * outer
+            sums[k] += count
+            seen[k] |= counts[c, k] != 0
 
 
 @kernel
@@ -134,7 +141,8 @@ def rounding_unit(safety, r, dtype):
 def find_changes(before, after, offsets, low, high, size, first, last):
     """Find the least and largest change of an entry of partitions first .. last - 1, and the largest finite entry."""
     for i in range(first, last):
-        low[i], high[i], size[i] = np.inf, -np.inf, 0
+        for k in range(low.shape[1]):
+            low[i, k], high[i, k], size[i, k] = np.inf, -np.inf, 0.0
         for c in range(offsets[i], offsets[i + 1]):
             for k in range(low.shape[1]):
                 entry = np.float64(after[c, k])

@@ -14,9 +14,10 @@ import numpy as np
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
-from gpuensemble._kernels.cpu.kmeans.tallies import LARGEST, set_due, those_due
+from gpuensemble._kernels.cpu.kmeans.tallies import LARGEST, set_all_due, set_due, those_due
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows
+from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.rows import prefetch
 from gpuensemble._kernels.cpu.vector.tiles import aligned, tiled
 
@@ -123,10 +124,10 @@ def relabel_spans(given, tables, shortened, rows, state, drift, tallies, span, c
     codes, hole, offsets = given
     tiles, parts, n_clusters = tables
     n, (_, facts, _, anew) = len(codes), counting
-    looked_at, unsure, places = np.empty(span, np.intp), np.empty(BLOCK, np.intp), np.empty(BLOCK, np.intp)
-    weights, best, margin = np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, np.int32), np.empty(BLOCK)
-    found = np.empty(BLOCK, np.int32), np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, tiles.dtype)
-    old = np.empty(BLOCK, np.int32)
+    looked_at, unsure, places = empty(span, np.intp), empty(BLOCK, np.intp), empty(BLOCK, np.intp)
+    weights, best, margin = empty(BLOCK, tiles.dtype), empty(BLOCK, np.int32), empty(BLOCK, np.float64)
+    found = empty(BLOCK, np.int32), empty(BLOCK, tiles.dtype), empty(BLOCK, tiles.dtype)
+    old = empty(BLOCK, np.int32)
     together = BLOCK if anew else span  # all rows are counted while their codes are at hand
     first = sharing.next_span(queue, span)
     while first < n:
@@ -158,7 +159,7 @@ def relabel_spans(given, tables, shortened, rows, state, drift, tallies, span, c
                     _add(given, rows, chosen, moved, old, n_clusters, np.int64(-1), counting)
                     _add(given, rows, chosen, moved, best, n_clusters, np.int64(1), counting)
             if tallies is not None and len(tallies.due) and tallies.fresh[0]:
-                tallies.due[begin:stop] = state.slack[begin:stop]
+                set_all_due(tallies, state.slack, begin, stop)
             if anew:
                 for x in range(begin, stop):
                     unsure[x - begin], best[x - begin] = x, state.labels[x]
@@ -210,7 +211,7 @@ def _weigh(given, rows, bins, edges, chosen, m, weights):
 def _degrees(given, rows, chosen, m):
     """Return the degrees of rows."""
     codes, hole, offsets = given
-    sizes, shift, found = rows.sizes, rows.shift, np.empty(m, np.int64)
+    sizes, shift, found = rows.sizes, rows.shift, empty(m, np.int64)
     for j in range(m):
         x, total = chosen[j], 0
         for i in range(codes.shape[1]):

@@ -12,6 +12,7 @@ from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.kmeans import short
 from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, three_least
 from gpuensemble._kernels.cpu.rows import assign_rows
+from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.tiles import LINE, aligned
 
 BLOCK = 128  # rows worked on together: their sums stay in the first cache
@@ -56,8 +57,8 @@ def assign_screened(given, whole, cells, shortened, weight, n_clusters, results,
     tiles, parts = whole
     labels, costs, seconds = results
     step = min(1, len(weight) - 1)  # 0: one weight for all
-    rows, weights, pairs = np.empty(BLOCK, np.intp), np.empty(BLOCK, weight.dtype), np.empty((BLOCK, 2), np.uintp)
-    found = np.empty(BLOCK, np.int32), np.empty(BLOCK, tiles.dtype), np.empty(BLOCK, tiles.dtype)
+    rows, weights, pairs = empty(BLOCK, np.intp), empty(BLOCK, weight.dtype), empty((BLOCK, 2), np.uintp)
+    found = empty(BLOCK, np.int32), empty(BLOCK, tiles.dtype), empty(BLOCK, tiles.dtype)
     for block in range(begin, end, BLOCK):
         some = min(end - block, BLOCK)
         for j in range(some):

@@ -15,6 +15,7 @@ from numba import types
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.vector.emitter import FIRST, WORD, generator, intrinsic, typed
+from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.tiles import LINE, WIDEST, aligned, padded
 
 TOGETHER = 8  # entries that add up in 16 bits
@@ -73,20 +74,31 @@ def find_middles(table, offsets, complete, middle, first, last):
     With holes a partition may be left out; what is taken off its entries must then be the same for all clusters.
     """
     n_clusters = table.shape[1]
-    low, high, widest = np.empty(n_clusters), np.empty(n_clusters), 0.0
+    low, high, widest = empty(n_clusters, np.float64), empty(n_clusters, np.float64), 0.0
     for i in range(first, last):
-        low[:], high[:] = np.inf, -np.inf
+        for k in range(n_clusters):
+            low[k], high[k] = np.inf, -np.inf
         for c in range(offsets[i], offsets[i + 1]):
             for k in range(n_clusters):
                 entry = np.float64(table[c, k])
                 low[k], high[k] = min(low[k], entry), max(high[k], entry)
         if not complete:
-            low[:], high[:] = low.min(), high.max()
+            _to_ends(low, high)
         for k in range(n_clusters):
             middle[i, k] = (low[k] + high[k]) / 2
             span = high[k] - low[k]
             widest = max(widest, span if span >= 0 else np.inf)  # not a number: all are infinite
     return widest
+
+
+@inner
+def _to_ends(low, high):
+    """Set all entries to the least of `low`, and to the largest of `high`."""
+    least, largest = low[0], high[0]
+    for k in range(len(low)):
+        least, largest = min(least, low[k]), max(largest, high[k])
+    for k in range(len(low)):
+        low[k], high[k] = least, largest
 
 
 @kernel
@@ -99,7 +111,9 @@ def find_units(per_partition, middle, widest, complete, heaviest, found):
     r, n_clusters = middle.shape
     unit, ratio = _unit(widest), 0.0
     if len(per_partition) > 1:
-        starts, own_middle = np.arange(r + 1).astype(np.int32), np.empty((r, n_clusters))
+        starts, own_middle = empty(r + 1, np.int32), empty((r, n_clusters), np.float64)
+        for i in range(r + 1):
+            starts[i] = i
         own = _unit(find_middles(per_partition, starts, False, own_middle, 0, r))
         ratio = own / unit
         if own < np.inf:
@@ -109,7 +123,8 @@ def find_units(per_partition, middle, widest, complete, heaviest, found):
     room = 2.0 ** (30 - bits)
     if not (unit < np.inf and largest + r * LEVELS < room / 2):
         return unit, ratio, np.inf, 0.0
-    base[0, n_clusters:] = room / 2
+    for k in range(n_clusters, base.shape[1]):
+        base[0, k] = room / 2
     # the sums of entries, what is cut off costs when they become integers, and the rounding of float32
     return unit, ratio, r + 2 + largest * 2.0**-20, r * ratio
 
@@ -123,9 +138,11 @@ def _unit(widest):
 @inner
 def _bases(per_partition, middle, complete, unit, heaviest, base, parts):
     """Find what the table leaves out of the costs, in units; return how large that can be."""
-    n_clusters, sums, mean = middle.shape[1], np.empty(middle.shape[1]), 0.0
+    n_clusters, sums, mean = middle.shape[1], empty(middle.shape[1], np.float64), 0.0
     for k in range(n_clusters):
-        sums[k] = middle[:, k].sum()
+        sums[k] = 0.0
+        for i in range(len(middle)):
+            sums[k] += middle[i, k]
         mean += sums[k]
     mean /= n_clusters
     largest, largest_part = 0.0, 0.0

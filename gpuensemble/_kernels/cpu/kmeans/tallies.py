@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner
+from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.rows import prefetch
 from gpuensemble._kernels.cpu.vector.tiles import LINE
 
@@ -52,12 +53,12 @@ def pass_turn(tallies, known, share, largest, before, after, edges):
     """
     tallies.fresh[0] = not (known and share <= MOST_MOVED)
     if tallies.fresh[0]:
-        tallies.of_column[:], tallies.of_label[:], tallies.peaks[:] = 0, 0, 0
+        _begin(tallies)
         return
     n_bins, n_clusters = tallies.of_label.shape
-    off = np.zeros(len(edges))  # what weights off the middle add to the tallies of all columns
+    off = empty(len(edges), np.float64)  # what weights off the middle add to the tallies of all columns
     for e in range(len(edges)):
-        away = edges[e] - middle_of(edges)
+        away, off[e] = edges[e] - middle_of(edges), 0.0
         for i in range(len(after)):
             most = 0.0
             for k in range(n_clusters):
@@ -67,6 +68,18 @@ def pass_turn(tallies, known, share, largest, before, after, edges):
         for k in range(n_clusters):
             dearer, cheaper = max(largest[b, k], largest[b + 1, k]), max(off[b], off[b + 1])
             tallies.of_label[b, k] += dearer + cheaper + EXACT * (abs(dearer) + cheaper)
+
+
+@inner
+def _begin(tallies):
+    """Set all tallies to 0."""
+    for c in range(len(tallies.of_column)):
+        tallies.of_column[c] = 0
+    for i in range(len(tallies.peaks)):
+        tallies.peaks[i] = 0
+    for b in range(len(tallies.of_label)):
+        for k in range(tallies.of_label.shape[1]):
+            tallies.of_label[b, k] = 0
 
 
 @inner
@@ -83,7 +96,7 @@ def add_falls(tallies, tables, parts, edges, offsets, first, last):
     """
     (before, after), (parts_before, parts_after) = tables, parts
     of_column, n_clusters, r = tallies.of_column, after.shape[1], len(offsets) - 1
-    summed, rise = len(parts_after) < r, np.empty(n_clusters)
+    summed, rise = len(parts_after) < r, empty(n_clusters, np.float64)
     factor = middle_of(edges) / (r if summed else 1)  # one for all partitions: each has its share of it
     for i in range(first, last):
         p, size, peak = 0 if summed else i, 0.0, 0.0
@@ -104,7 +117,10 @@ def add_falls(tallies, tables, parts, edges, offsets, first, last):
 @inner
 def find_doubt(tallies):
     """Bound the rounding error of a row's tally."""
-    tallies.doubt[0] = 2 * SINGLE * (len(tallies.peaks) + 2) * tallies.peaks.sum()
+    total = 0.0
+    for i in range(len(tallies.peaks)):
+        total += tallies.peaks[i]
+    tallies.doubt[0] = 2 * SINGLE * (len(tallies.peaks) + 2) * total
 
 
 @inner
@@ -115,7 +131,7 @@ def those_due(given, tallies, state, rounding, chosen, m):
     """
     codes = given[0]
     labels, slack, bins, due = state.labels, state.slack, state.bins, tallies.due
-    sums, n_bins, doubt, kept = np.empty(TOGETHER, np.float32), len(tallies.of_label), tallies.doubt[0], np.uintp(0)
+    sums, n_bins, doubt, kept = empty(TOGETHER, np.float32), len(tallies.of_label), tallies.doubt[0], np.uintp(0)
     for j in range(0, m, TOGETHER):
         for ahead in range(j + AHEAD, min(m, j + AHEAD + TOGETHER)):
             prefetch(codes, chosen[ahead])
@@ -167,3 +183,10 @@ def set_due(tallies, x, b, label, left):
     total = np.float64(tallies.due[x]) + tallies.of_label[b, label] + left - tallies.doubt[0]
     total = min(total, LARGEST)
     tallies.due[x] = total - SINGLE * abs(total)
+
+
+@inner
+def set_all_due(tallies, slack, begin, end):
+    """Say when rows begin .. end - 1 are due, in a turn in which all tallies are 0."""
+    for x in range(begin, end):
+        tallies.due[x] = slack[x]

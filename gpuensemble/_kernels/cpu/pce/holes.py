@@ -4,6 +4,7 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import kernel
 from gpuensemble._kernels.cpu.membership import SPAN, hole_of, over_spans
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 
 def impute(m, observed, points, rotations, weighted, lengths) -> None:
@@ -15,7 +16,7 @@ def impute(m, observed, points, rotations, weighted, lengths) -> None:
 @kernel
 def _impute(codes, hole, offsets, observed, points, rotations, weighted, lengths, first, last):
     r, n_columns = codes.shape[1], points.shape[1]
-    residual = np.empty(n_columns, points.dtype)
+    residual = empty(n_columns, points.dtype)
     for x in range(first, last):
         missing = 0
         for i in range(r):

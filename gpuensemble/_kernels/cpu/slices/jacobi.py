@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 LANES = 32  # sums that run side by side, as the lanes of a warp do; added up at the end
 SWEEPS = 100  # over all pairs of rows at most
@@ -33,7 +34,7 @@ def orthogonalise(rows, turns, wanted, tolerance, noise):
 def _orthogonalise(rows, turns, wanted, parts, tolerance, noise, first, last):
     n_rows = rows.shape[1]
     size = n_rows + n_rows % 2
-    sums, narrow = np.empty((4, LANES)), np.empty(3, rows.dtype)
+    sums, narrow = empty((4, LANES), np.float64), empty(3, rows.dtype)
     for f in range(first, last):
         sweep, turned = 0, wanted[f]
         while turned and sweep < SWEEPS:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 LANES = 128  # sums that run side by side, as the threads of a block on CUDA do; added up at the end
 CARE = 1e-4  # of the largest singular value: smaller ones take a second look
@@ -30,13 +31,13 @@ def shrink_slices(flat, layout, tau, weights):
 
 @kernel
 def _shrink(flat, n_slices, n_rows, length, slice_stride, row_stride, step, period, tau, weights, first, last):
-    real, imag = np.empty((n_rows, LANES)), np.empty((n_rows, LANES))
-    work_real, work_imag = np.empty((n_rows, LANES)), np.empty((n_rows, LANES))
-    sums = np.empty((n_rows * n_rows, LANES))
-    gram = np.empty((2, n_rows, n_rows))
-    rotation, factor = np.empty((2, n_rows, n_rows)), np.empty((2, n_rows, n_rows))
+    real, imag = empty((n_rows, LANES), np.float64), empty((n_rows, LANES), np.float64)
+    work_real, work_imag = empty((n_rows, LANES), np.float64), empty((n_rows, LANES), np.float64)
+    sums = empty((n_rows * n_rows, LANES), np.float64)
+    gram = empty((2, n_rows, n_rows), np.float64)
+    rotation, factor = empty((2, n_rows, n_rows), np.float64), empty((2, n_rows, n_rows), np.float64)
     narrow = factor.astype(flat.dtype)
-    start, sign = np.empty(n_rows, np.int64), np.empty(n_rows)
+    start, sign = empty(n_rows, np.int64), empty(n_rows, np.float64)
     for f in range(first, last):
         for v in range(n_rows):
             if period > 0:  # rows 2 j and 2 j + 1 are a row of frequency f and the conjugate of that of -f
@@ -213,8 +214,8 @@ def _factor(gram, rotation, tau, weights, factor):
 def _apply(flat, start, sign, step, length, factor):
     """Multiply the slice by the factor in place."""
     n_rows = len(start)
-    real, imag = np.empty((n_rows, LANES), flat.dtype), np.empty((n_rows, LANES), flat.dtype)
-    out_real, out_imag = np.empty(LANES, flat.dtype), np.empty(LANES, flat.dtype)
+    real, imag = empty((n_rows, LANES), flat.dtype), empty((n_rows, LANES), flat.dtype)
+    out_real, out_imag = empty(LANES, flat.dtype), empty(LANES, flat.dtype)
     for at in range(0, length, LANES):
         width = min(LANES, length - at)
         _load(flat, start, sign, step, at, width, real, imag)
