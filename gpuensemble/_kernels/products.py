@@ -6,7 +6,8 @@ which is CuPy's current one, contiguous, and of the types that the kernels have.
 
 from typing import Any
 
-from gpuensemble._array.devices import Array, device_of
+from gpuensemble._array.devices import Array, device_of, namespace
+from gpuensemble._array.threads import spans
 from gpuensemble._kernels.cpu import contingency
 from gpuensemble._kernels.cpu import membership as cpu
 from gpuensemble._kernels.cpu.features import embedding as cpu_embedding
@@ -19,6 +20,7 @@ from gpuensemble._kernels.cuda import scatter as cuda_scatter
 SEGMENT_ROWS = 4096
 MAX_SEGMENTS = 64
 MAX_PARTS = 1 << 22
+CHUNK_ROWS = {"cpu": 1 << 15, "cuda": 1 << 18}  # rows whose sums are kept at a time: little memory, or few launches
 
 
 def gather_sum(m: Any, table: Array) -> Array:
@@ -31,9 +33,27 @@ def gather_shares(m: Any, table: Array, share: Array, magic: Array) -> Array:
     return (cpu_embedding if device_of(m.codes) == "cpu" else cuda_embedding).gather_shares(m, table, share, magic)
 
 
+def gather_scatter(m: Any, table: Array, share: Array, magic: Array) -> Array:
+    """Return H.T @ gather_shares(m, table, share, magic); sums of whole units are exact."""
+    found = cpu_embedding.gather_scatter(m, table, share, magic) if device_of(m.codes) == "cpu" else None
+    if found is not None:
+        return found
+    total = 0
+    for rows in _chunks(m):
+        some = m.take(rows)
+        total = scatter_add(some, gather_shares(some, table, share[rows], magic)) + total
+    return total
+
+
 def gather_lengths(m: Any, table: Array) -> Array:
     """Return the length of each row of H @ table, in float64."""
-    return (cpu_embedding if device_of(m.codes) == "cpu" else cuda_embedding).gather_lengths(m, table)
+    twin: Any = cpu_embedding if device_of(m.codes) == "cpu" else cuda_embedding
+    lengths = [twin.gather_lengths(m.take(rows), table) for rows in _chunks(m)]
+    return namespace(*lengths).concatenate(lengths)
+
+
+def _chunks(m: Any) -> list[slice]:
+    return spans(len(m.codes), CHUNK_ROWS["cpu" if device_of(m.codes) == "cpu" else "cuda"])
 
 
 def scatter_add(m: Any, rows: Array) -> Array:

@@ -2,7 +2,8 @@
 
 Only products are asked for. Without a tolerance nothing here waits for a device: how far an iteration got comes back as
 a number on the device, and the caller, who reads it together with his own, repeats the work by a full decomposition
-where that was not far enough.
+where that was not far enough. Blocks are overwritten where they can be: to ask the system for the memory of another one
+takes longer than what is done with it.
 """
 
 import math
@@ -27,11 +28,12 @@ def converged(
 ) -> Eigen:
     """Find as many leading eigenvectors of a symmetric matrix as `start` has columns, in a block Krylov space of it.
 
-    `product` is the matrix times some columns, and those of `start` are orthonormal. The space grows by a product at a
-    time, to `depth` blocks at most, until the first `n_wanted` are found: their residuals are at most `tolerance` times
-    the largest eigenvalue. A step asks for one product, and for small matrices beside it. The images of all blocks but
-    the last lie in the space, so that residuals come from what the last one has beyond it: vectors are made once, at
-    the end. The host waits for two numbers at some steps, from `begin` blocks on: at each once the end is near.
+    `product` is the matrix times some columns, in a new array; those of `start` are orthonormal. The space grows by a
+    product at a time, to `depth` blocks at most, until the first `n_wanted` are found: their residuals are at most
+    `tolerance` times the largest eigenvalue. A step asks for one product, and for small matrices beside it. The images
+    of all blocks but the last lie in the space, so that residuals come from what the last one has beyond it: vectors
+    are made once, at the end. The host waits for two numbers at some steps, from `begin` blocks on: at each once the
+    end is near.
     """
     xp = namespace(start)
     n, width = start.shape
@@ -41,10 +43,10 @@ def converged(
     while True:
         before, size = size, size + block.shape[1]
         space[:, before:size] = block
-        basis, image = space[:, :size], product(block)
-        corner = basis.T @ image
+        basis, beyond = space[:, :size], product(block)
+        corner = basis.T @ beyond
         inner[:size, before:size], inner[before:size, :size] = corner, corner.T
-        beyond = image - basis @ corner
+        beyond -= basis @ corner
         square = beyond.T @ beyond
         if size == room or size >= look.next:
             values, vectors = xp.linalg.eigh(inner[:size, :size])
@@ -82,7 +84,7 @@ def _orthonormal_to(basis: Array, block: Array) -> Array:
     xp = namespace(basis)
     for again in (False, True):
         if again:
-            block = block - basis @ (basis.T @ block)
+            block -= basis @ (basis.T @ block)
         square, vectors = xp.linalg.eigh(block.T @ block)
         kept = square > (0.25 if again else 1e-14 * square[-1])
         block = block @ (vectors * (kept / xp.where(kept, square, 1) ** 0.5))
@@ -108,7 +110,7 @@ def tracked(product: Callable[[Array], Array], start: Array, depth: int) -> Eige
     for first in range(0, depth * width, width):
         if first:
             for _ in range(2):  # once more for the orthogonality that rounding took
-                block = block - space[:, :first] @ (space[:, :first].T @ block)
+                block -= space[:, :first] @ (space[:, :first].T @ block)
             block = orthonormal(block, 1)
         space[:, first : first + width], block = block, product(block)
         images[:, first : first + width] = block

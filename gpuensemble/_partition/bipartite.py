@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._array.devices import Array, device_of, namespace, on, to_device, to_host
-from gpuensemble._array.threads import one_blas_thread, spans
+from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kernels import products, seeding
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.labels.statistics import CostTables, confidence, evaluate
@@ -20,7 +20,6 @@ from gpuensemble._tables.blocks import Block, Lasting, Table, shared_on, whole
 from gpuensemble._tables.counts import sizes
 from gpuensemble.membership import Membership
 
-CHUNK_ROWS = {"cpu": 1 << 15, "cuda": 1 << 18}  # rows embedded at a time: little memory, or few launches
 SAMPLE_ROWS = 100_000  # rows at most that k-means sees where it finds the labels
 STARTS, FEW_ROWS = 10, 50  # of k-means, where a cluster has fewer rows than that; else there is one
 START_ROWS, START_ROWS_PER_CLUSTER = 20_000, 400  # where another method goes on from them, the larger of both
@@ -104,8 +103,7 @@ class Embedded(Lasting):
     def lengths(self, m: Membership) -> Array:
         """Return |g(x)| of each row, in the type of the tables."""
         table = shared_on(m.device, self, lambda: to_device(self.projection, m.device), "projection")
-        norms = [products.gather_lengths(m.take(rows), table) for rows in _chunks(m)]
-        return namespace(*norms).concatenate(norms).astype(self.tables.table.dtype, copy=False)
+        return products.gather_lengths(m, table).astype(self.tables.table.dtype, copy=False)
 
     def _tables_on(self, device: str) -> CostTables:
         return shared_on(device, self, lambda: CostTables(*(to_device(part, device) for part in self.tables)), "tables")
@@ -247,12 +245,7 @@ def _product(block: Block, degrees: Degrees, columns: Columns) -> Array:
     device = block.m.device
     given, magic = shared_on(device, columns, lambda: _moved(columns, device))
     share = block.kept("shares", degrees.identity, lambda: _shares(block, degrees))
-    total = 0
-    for rows in _chunks(block.m):
-        some = block.m.take(rows)
-        gathered = products.gather_shares(some, given, share[rows], magic)
-        total = products.scatter_add(some, gathered) + total
-    return total
+    return products.gather_scatter(block.m, given, share, magic)
 
 
 def _moved(columns: Columns, device: str) -> tuple[Array, Array]:
@@ -265,7 +258,3 @@ def _shares(block: Block, degrees: Degrees) -> Array:
     table = shared_on(device, degrees, lambda: to_device(degrees.of_column, device))
     found = products.gather_sum(block.m, table)[:, 0]
     return (1 if block.multiplicity is None else block.multiplicity) / namespace(found).where(found > 0, found, 1)
-
-
-def _chunks(m: Membership) -> list[slice]:
-    return spans(len(m.codes), CHUNK_ROWS["cpu" if m.device == "cpu" else "cuda"])
