@@ -56,7 +56,11 @@ def gather_lengths(m, table):
     """Return the length of each row of H @ table."""
     rows = membership.gather_sum(m, table)
     lengths = np.empty(len(rows))
-    _lengths(rows, np.empty(LANES), lengths)
+
+    def task(first, last):
+        _lengths(rows[first:last], np.empty(LANES), lengths[first:last])
+
+    membership.over_spans(m, len(rows), membership.SPAN, task)
     return lengths
 
 
