@@ -36,6 +36,9 @@ METHODS = {
     "ClusterWalk": lambda k: ge.ClusterWalk(k, device="cpu"),
     "LWGP": lambda k: ge.LWGP(k, random_state=0, device="cpu"),
     "SEC": lambda k: ge.SEC(k, random_state=0, device="cpu"),
+    "SEC random": lambda k: ge.SEC(k, init="random", random_state=0, device="cpu"),
+    "HBGF": lambda k: ge.HBGF(k, random_state=0, device="cpu"),
+    "KCC": lambda k: ge.KCC(k, random_state=0, device="cpu"),
 }
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 

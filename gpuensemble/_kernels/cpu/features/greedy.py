@@ -54,7 +54,7 @@ def _choose(part, constant, noise, cosine, factor, weight, places, work, rows):
         m, first = (1, 0) if i == 0 else (n_tries, 1 + (i - 1) * n_tries)
         for t in range(m):
             target = min(np.int64(places[first + t] * total), total - 1)
-            tried[t] = np.searchsorted(ends, target, side="right")
+            tried[t] = _first_above(ends, target)
             offset[t] = _fill(part[tried[t]], cosine, factor, table, t)
             sums[t] = 0
         for begin in range(0, len(numbers), BLOCK):
@@ -67,11 +67,26 @@ def _choose(part, constant, noise, cosine, factor, weight, places, work, rows):
                     cost = constant[x] + offset[t] + scores[j, t]
                     fresh[x, t] = min(0.0 if cost <= noise[x] else cost, costs[x])
                     sums[t] += fresh[x, t] * weight[x * step]
-        best = np.argmin(sums[:m])
+        best = 0
+        for t in range(1, m):
+            best = t if sums[t] < sums[best] else best
         rows[i] = tried[best]
         for x in range(len(costs)):
             costs[x] = fresh[x, best]
     return len(rows)
+
+
+@inner
+def _first_above(ends, target):
+    """Return the first place of an ascending array whose number is above the target."""
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high) // 2
+        if ends[middle] > target:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @inner

@@ -168,7 +168,8 @@ def _pivots(x, pivot, lanes, rows, squares):
             newest, largest = y, own
     for i in range(len(rows)):
         rows[i], squares[i] = newest, largest
-        pivot[:] = x[newest]
+        for j in range(len(pivot)):
+            pivot[j] = x[newest, j]
         square = max(dot(pivot, pivot, lanes), 1e-300)
         newest, largest = 0, -1.0
         for y in range(len(x) if i + 1 < len(rows) else 0):
