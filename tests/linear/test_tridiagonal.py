@@ -70,3 +70,22 @@ def test_a_term_of_a_sturm_sequence_that_vanishes_is_counted_once():
     """The matrix (0, 1; 1, 0) has the eigenvalues -1 and 1, and its first term is 0."""
     diagonal, squares = np.zeros(2), np.ones(1)
     assert [count_below(diagonal, squares, bound) for bound in (-2.0, 0.0, 2.0)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("width", [3, 100])  # one by one, and all
+def test_pairs_leave_the_form_as_it_is(width):
+    form = Tridiagonal(matrix(SPECTRA["apart"]))
+    before = form.diagonal.copy(), form.beside.copy()
+    first, second = form.pairs(0, width), form.pairs(0, width)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+    np.testing.assert_array_equal(form.diagonal, before[0])
+    np.testing.assert_array_equal(form.beside, before[1])
+
+
+@pytest.mark.parametrize("width", [3, 100])
+def test_eigenvalues_that_do_not_converge_are_told_of(width, monkeypatch):
+    form = Tridiagonal(matrix(SPECTRA["apart"]))
+    monkeypatch.setattr(tridiagonal.lapack, "call", lambda *_: 1)
+    with pytest.raises(np.linalg.LinAlgError, match=r"^Eigenvalues did not converge\.$"):
+        form.pairs(0, width)
