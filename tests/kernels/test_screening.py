@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpuensemble._kernels.cpu import membership as cpu
-from gpuensemble._kernels.cpu.kmeans import screening
+from gpuensemble._kernels.cpu.kmeans import screening, short
 from support import membership, random_codes
 
 WIDTHS = [7, 3, 12, 5, 9, 2]
@@ -115,3 +115,18 @@ def test_most_rows_are_decided_by_two_clusters(monkeypatch):
     monkeypatch.setattr(cpu, "tiled", lambda table, plain=cpu.tiled: plain(np.full_like(table, 7.0)))
     decided = cpu.assign(m, table, parts, weight)[1] == expected
     assert decided.mean() > 0.9
+
+
+@pytest.mark.parametrize("complete", [True, False])
+@pytest.mark.parametrize("n_clusters", [1, 3, 31, 33])
+def test_columns_beyond_the_clusters_are_dearer_than_any_cluster(n_clusters, complete):
+    """They fill a cache line, and a row that took one for a cluster would have a label that does not exist."""
+    rng = np.random.default_rng(n_clusters)
+    offsets, weights = np.concatenate([[0], np.cumsum(WIDTHS)]).astype("int32"), np.array([0.5, 4.0])
+    table, parts = rng.random((sum(WIDTHS), n_clusters)), rng.random((1, n_clusters))
+    made = short.shortened(table, parts, offsets, complete, weights.max())
+    codes = rng.integers(0, WIDTHS, (200, len(WIDTHS)))
+    sums = made.table[codes + offsets[:-1]].sum(1, dtype="int64")
+    costs = (sums + made.base) + weights[:, None, None] * made.parts
+    assert made.base.shape[1] > n_clusters
+    assert costs[..., :n_clusters].max() < costs[..., n_clusters:].min()
