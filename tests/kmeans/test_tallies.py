@@ -126,8 +126,8 @@ def add_falls(kept, tables, parts, edges, offsets):
 
 
 @numba.njit
-def pass_turn(kept, largest, before, after, edges):
-    tallies.pass_turn(kept, True, 0.0, largest, before, after, edges)
+def pass_turn(kept, largest, before, after, edges, share=0.0):
+    tallies.pass_turn(kept, True, share, largest, before, after, edges)
 
 
 def test_of_weights_between_two_edges_the_worse_edge_counts():
@@ -138,6 +138,28 @@ def test_of_weights_between_two_edges_the_worse_edge_counts():
         # a weight of 3 is 1 above the middle, and takes 1 * (4 - 2) more off
         np.testing.assert_allclose(kept.of_label, [[turn * (3 + 2), turn * (5 + 2)]])
     assert not kept.fresh[0]
+
+
+def test_where_many_rows_moved_all_tallies_begin_anew():
+    kept = tallies.tallies_for(1, np.array([0, 3, 5]), 2, 3)
+    for part in (kept.of_column, kept.of_label, kept.peaks):
+        part[...] = -1.0
+    kept.fresh[0] = False
+    tables, edges = np.zeros((3, 3)), np.array([1.0, 2.0, 3.0])
+    pass_turn(kept, tables, tables[:1], tables[:1], edges, share=tallies.MOST_MOVED)
+    assert not kept.fresh[0]
+    pass_turn(kept, tables, tables[:1], tables[:1], edges, share=1.01 * tallies.MOST_MOVED)
+    assert kept.fresh[0]
+    for part in (kept.of_column, kept.of_label, kept.peaks):
+        assert (part == 0).all()
+
+
+def test_the_doubt_of_a_row_grows_with_the_peaks_of_all_its_partitions():
+    offsets, parts, edges = np.array([0, 2, 3]), np.zeros((1, 2)), np.ones(2)
+    kept = tallies.tallies_for(1, offsets, 1, 2)
+    add_falls(kept, (np.array([[8.0, 8.0], [1.0, 2.0], [4.0, 4.0]]), np.zeros((3, 2))), (parts, parts), edges, offsets)
+    np.testing.assert_allclose(kept.peaks, [8, 4], rtol=1e-6)
+    assert kept.doubt[0] == pytest.approx(2 * tallies.SINGLE * 4 * 12)
 
 
 def test_costs_that_were_infinite_make_rows_due():
