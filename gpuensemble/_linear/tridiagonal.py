@@ -34,6 +34,10 @@ class Tridiagonal:
         """Make an array by columns, of the type of the matrix or another one."""
         return self.xp.empty(shape, dtype or self.dtype, order="F")
 
+    def _work(self, size: int, n_integers: int) -> tuple[Array, int, Array, int]:
+        """Make room for numbers and for integers, as routines take it."""
+        return self._empty(size), size, self._empty(n_integers, dtype="int64"), n_integers
+
     def below(self, bound: float) -> int:
         """Return how many eigenvalues are below a bound."""
         return int(count_below(self.diagonal, self.squares, float(bound)))
@@ -62,9 +66,8 @@ class Tridiagonal:
     def _all(self) -> tuple[Array, Array, int]:
         """Find all pairs of the tridiagonal matrix."""
         values, beside, vectors = self.diagonal.copy(), self.beside.copy(), self._empty(self.n, self.n)
-        work = self._empty(1 + 4 * self.n + self.n**2), self._empty(3 + 5 * self.n, dtype="int64")
-        room_for = work[0], work[0].size, work[1], work[1].size
-        failed = lapack.call("stevd", self.dtype, "V", self.n, values, beside, vectors, self.n, *room_for)
+        work = self._work(1 + 4 * self.n + self.n**2, 3 + 5 * self.n)
+        failed = lapack.call("stevd", self.dtype, "V", self.n, values, beside, vectors, self.n, *work)
         return values, vectors, failed
 
     def _one_by_one(self, first: int, last: int) -> tuple[Array, Array, int]:
@@ -75,11 +78,10 @@ class Tridiagonal:
         inputs = self.diagonal.copy(), self.xp.append(self.beside, 0).astype(self.dtype)  # both are overwritten
         values, found, between = self._empty(self.n), self._empty(self.n, count), self._empty(1)
         number, support = (self._empty(size, dtype="int64") for size in (1, 2 * count))
-        work = self._empty(18 * self.n), self._empty(10 * self.n, dtype="int64")
+        work = self._work(18 * self.n, 10 * self.n)
         chosen = between, between, first + 1, last, number  # by index; the bounds are not looked at
         made = values, found, self.n, count, support, 1
-        room_for = work[0], work[0].size, work[1], work[1].size
-        failed = lapack.call("stemr", self.dtype, "V", "I", self.n, *inputs, *chosen, *made, *room_for)
+        failed = lapack.call("stemr", self.dtype, "V", "I", self.n, *inputs, *chosen, *made, *work)
         turn = 1.5 * self.xp.eye(count, dtype=self.dtype) - 0.5 * (found.T @ found)
         return values[:count], found @ turn, failed
 

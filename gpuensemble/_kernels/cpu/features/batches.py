@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.features.lanes import sum_of_lanes
+from gpuensemble._kernels.cpu.vector.empty import empty
 
 
 def csr_scores(matrix, begin, table, add, out):
@@ -208,9 +209,9 @@ def _whole(value):
 
 
 @kernel
-def _place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, offset, partial, saved, empty):
+def _place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, offset, partial, saved, unused):
     number = offset.dtype.type
-    squares = np.empty(sums.shape[1])
+    squares = empty(sums.shape[1], np.float64)
     for c in range(len(sums)):
         for j in range(len(squares)):
             squares[j] = (sums[c, j] / scale[j]) ** 2
@@ -221,14 +222,14 @@ def _place(sums, counts, masses, scale, mass_scale, cosine, weight, add, table, 
             table[c, j] = weight * (-position if cosine else -2.0 * position)
             squares[j] = position * position
         cost = number(0.0 if cosine else weight * sum_of_lanes(squares, 0, len(squares)))
-        empty[c] = counts[c] == 0 or (add and empty[c])
+        unused[c] = counts[c] == 0 or (add and unused[c])
         saved[c] = (weight * size if cosine else weight * (square / size)) if size > 0 else 0.0
         total = offset[c] if add else number(0)
         if partial is None:
             total += cost
         else:
             partial[c] = cost
-        offset[c] = np.inf if empty[c] else total
+        offset[c] = np.inf if unused[c] else total
 
 
 @kernel

@@ -10,7 +10,7 @@ from gpuensemble._kernels.cpu.kmeans import sharing
 from gpuensemble._kernels.cpu.rows import decode
 from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.rows import add_rows, add_to_rows
-from gpuensemble._kernels.cpu.vector.tiles import aligned, tiled
+from gpuensemble._kernels.cpu.vector.tiles import aligned, shape_of_tiles, tiled
 
 SPAN = 2048  # rows that a thread takes at a time, at most
 CACHED = 1 << 22  # bytes of a table: of a larger one that is added to at the same time, too little stays in the cache
@@ -39,9 +39,9 @@ def gather_scatter(m, table, share, magic):
 
     The rows are not kept. Their sums are exact, so that each thread adds up those that it takes.
     """
-    (n, r), tiles = m.codes.shape, tiled(table)
-    if tiles[0].nbytes > CACHED:
+    if len(table) * shape_of_tiles(table)[0] * table.itemsize > CACHED:
         return None
+    (n, r), tiles = m.codes.shape, tiled(table)
     n_threads = sharing.n_threads(n * r, membership.INLINE)
     shared = (membership.codes_of(m), tiles, share, magic.item(), threads.even_span(n, SPAN))
     own = [(aligned((1, tiles.shape[2]), tiles.dtype), aligned(tiles.shape, tiles.dtype)) for _ in range(n_threads)]
