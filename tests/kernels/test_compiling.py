@@ -3,12 +3,17 @@
 import os
 import pickle
 import pty
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numba
 
+import gpuensemble
 from gpuensemble._kernels.cpu import compiling
+
+PACKAGE = Path(gpuensemble.__file__).parent
 
 PROGRAM = """
 import warnings
@@ -57,6 +62,34 @@ def test_what_another_version_kept_is_made_anew(tmp_path):
         gone = pickle.dumps(Gone).replace(b"test_compiling", b"gpuensemble.__init__").replace(b"Gone", b"None")
         index.write_bytes(text[:head] + (gone if i % 2 else b"nothing"))
     assert answer() == expected
+
+
+LENGTHS = """
+import numpy as np
+import gpuensemble as ge
+from gpuensemble._kernels import products
+m = ge.Membership([[0, 0], [1, 1]], [2, 2], device="cpu")
+print(products.gather_lengths(m, np.ones((4, 1))).tolist())
+"""
+
+
+def test_a_kernel_is_made_anew_where_a_function_of_another_file_has_changed(tmp_path):
+    """Numba looks at the kernel's own file only: what others changed would go on as it was, in silence."""
+    shutil.copytree(PACKAGE, tmp_path / "gpuensemble", ignore=shutil.ignore_patterns("__pycache__"))
+    lanes = tmp_path / "gpuensemble" / "_kernels" / "cpu" / "features" / "lanes.py"
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+
+    def answer():
+        command = [sys.executable, "-c", LENGTHS]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path).stdout
+
+    assert answer() == "[2.0, 2.0]\n"
+    text = lanes.read_text()
+    lanes.write_text(text.replace("    return total(lanes)\n", "    return 4 * total(lanes)\n"))
+    assert answer() == "[4.0, 4.0]\n"
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbi")}
+    assert answer() == "[4.0, 4.0]\n"
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.nbi")} == kept
 
 
 class Gone:

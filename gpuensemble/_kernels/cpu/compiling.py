@@ -1,10 +1,12 @@
 """Numba compiles the kernels without the GIL, keeps them on disk, and divides as NumPy does."""
 
+import functools
 import pickle
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -89,12 +91,23 @@ def inner_reordered(function: Callable) -> Any:
     return numba.njit(fastmath={"reassoc"}, **FROM_KERNELS)(function)
 
 
-def _forgiving(dispatcher: Any) -> Any:
-    """Let a file that was kept, and that is damaged or names a class of another version, count as none.
+@functools.cache
+def _stamp() -> tuple:
+    """Return what changes with any file that a kernel's functions may come from."""
+    home = Path(__file__).parents[1]
+    files = sorted((str(path.relative_to(home)), path.stat()) for path in home.rglob("*.py"))
+    return tuple((name, facts.st_mtime_ns, facts.st_size) for name, facts in files)
 
-    Numba reads its index of what it has compiled before it looks whether that belongs to this version of the code.
+
+def _forgiving(dispatcher: Any) -> Any:
+    """Let a file that was kept count as none if it is damaged, or from another version of any file of kernels.
+
+    Numba looks at the file of the kernel only, and not at those whose functions the kernel calls. And it reads its
+    index of what it has compiled before it looks whether that belongs to this version of the code.
     """
     file: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if hasattr(file, "_source_stamp"):
+        file._source_stamp = (file._source_stamp, _stamp())
     if hasattr(file, "_load_index"):
         load = file._load_index
 
