@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuensemble._array.csr import row_sums
 from gpuensemble._array.devices import Array, namespace
-from gpuensemble._kernels.cpu.compiling import inner, inner_reordered
+from gpuensemble._kernels.cpu.compiling import inlined, inner_reordered
 
 LACKING = {np.dtype("float32"): 1e30, np.dtype("float64"): 1e200}  # stands for -log 0
 
@@ -160,75 +160,101 @@ def _x_log_x(x: Array) -> Array:
 # ------------------------------------------------------------------------------------------------ compiled for the CPU
 
 
-# The distance is "kl" if there is a background, of zeros where rows are not mixed with one, "agreement" if there are
-# shares, else "cosine" or "sqeuclidean". What is None is left out by the compiler.
+# Which distance it is, is told at run time: a loop for each would be compiled as often as k-means is.
+
+CODES = {"sqeuclidean": 0, "cosine": 1, "kl": 2, "agreement": 3}
+SQUARED, COSINE, KL, AGREEMENT = CODES.values()
 
 
 @inner_reordered
-def fill_tables(cosine, background, shares, position, weight, lacking, table, offset):
-    """Fill `table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters."""
-    kept = 1.0
-    if background is not None:
-        kept = _kept(background)
+def fill_tables(kind, background, position, weight, lacking, table, offset):
+    """Fill `table` and `offset` of each cluster, times the weight of the block; the table is columns x clusters.
+
+    Rows of "kl" are mixed with the background; it is 0 for those that are not mixed, and for other distances.
+    """
+    if kind == KL:
+        _fill_logarithms(background, position, weight, lacking, table, offset)
+        return
+    factor = -weight if kind == COSINE else -2 * weight
     for c in range(position.shape[0]):
-        square, behind, factor = 0.0, 0.0, -weight if cosine else -2 * weight
+        square = 0.0
         for j in range(position.shape[1]):
-            if background is None:
-                table[j, c] = factor * position[c, j]
-                square += position[c, j] ** 2
-            if background is not None:
-                entry = weight * (-math.log(position[c, j]) if position[c, j] > 0 else lacking)
-                behind += background[j] * entry
-                table[j, c] = kept * entry
-        if background is not None:
-            for j in range(position.shape[1]):
-                table[j, c] += behind
-        offset[c] = 0.0 if cosine or shares is not None else weight * square
+            table[j, c] = factor * position[c, j]
+            square += position[c, j] ** 2
+        offset[c] = weight * square if kind == SQUARED else 0.0
+
+
+@inlined
+def _fill_logarithms(background, position, weight, lacking, table, offset):
+    kept = _kept(background)
+    for c in range(position.shape[0]):
+        behind, offset[c] = 0.0, 0.0
+        for j in range(position.shape[1]):
+            entry = weight * (-math.log(position[c, j]) if position[c, j] > 0 else lacking)
+            behind += background[j] * entry
+            table[j, c] = kept * entry
+        for j in range(position.shape[1]):
+            table[j, c] += behind
 
 
 @inner_reordered
-def saved_by(cosine, background, shares, sums, mass, size):
+def saved_by(kind, background, sums, mass, size):
     """Return what the means of clusters save, as `saved` does; `size` becomes what their sums are divided by."""
-    saved, kept = 0.0, 1.0
-    if background is not None:
-        kept = _kept(background)
+    saved = 0.0
     for c in range(sums.shape[0]):
-        total, square = 0.0, 0.0
+        square, size[c] = 0.0, mass[c]
         for j in range(sums.shape[1]):
-            total += sums[c, j]
             square += sums[c, j] ** 2
-        size[c] = math.sqrt(square) if cosine else mass[c]
-        if shares is not None:
-            for j in range(sums.shape[1]):
-                s = sums[c, j]
-                saved += s * (s / _of_label(sums, j) - 1) if s > 0 else 0.0
-        elif background is not None:
-            size[c] = total
-            for j in range(sums.shape[1]):
-                s = kept * sums[c, j] + total * background[j]
-                saved += s * math.log(s / total) if s > 0 else 0.0
-        elif size[c] > 0:
-            saved += size[c] if cosine else square / size[c]
+        if kind == COSINE:
+            size[c] = math.sqrt(square)
+            saved += size[c]
+        elif kind == SQUARED:
+            saved += square / size[c] if size[c] > 0 else 0.0
+        else:
+            saved += _saved_in(kind, background, sums, c, size)
+    return saved
+
+
+@inlined
+def _saved_in(kind, background, sums, c, size):
+    """Return what cluster c saves of "kl", whose sums are divided by their sum, or of "agreement"."""
+    saved, total, kept = 0.0, 0.0, _kept(background)
+    for j in range(sums.shape[1]):
+        total += sums[c, j]
+    for j in range(sums.shape[1]):
+        if kind == KL:
+            s = kept * sums[c, j] + total * background[j]
+            saved += s * math.log(s / total) if s > 0 else 0.0
+        elif sums[c, j] > 0:
+            saved += sums[c, j] * (sums[c, j] / _of_label(sums, j) - 1)
+    if kind == KL:
+        size[c] = total
     return saved
 
 
 @inner_reordered
-def place(background, shares, sums, size, weight, position, shift):
+def place(kind, background, sums, size, weight, position, shift):
     """Put the means of clusters into `position`, as `position` does; add the squares of their moves to `shift`."""
-    kept = 1.0
-    if background is not None:
-        kept = _kept(background)
+    if kind == AGREEMENT:
+        _place_shares(sums, weight, position, shift)
+        return
+    kept = _kept(background)
     for c in range(sums.shape[0]):
         factor, moved = kept / size[c] if size[c] > 0 else 0.0, 0.0
         for j in range(sums.shape[1]):
-            new = sums[c, j] * factor
-            if background is not None:
-                new += background[j]
-            if shares is not None:
-                new = sums[c, j] / max(_of_label(sums, j), 1e-300)
+            new = sums[c, j] * factor + background[j]
             moved += (new - position[c, j]) ** 2
             position[c, j] = new
         shift[c] += weight * moved
+
+
+@inlined
+def _place_shares(sums, weight, position, shift):
+    for c in range(sums.shape[0]):
+        for j in range(sums.shape[1]):
+            new = sums[c, j] / max(_of_label(sums, j), 1e-300)
+            shift[c] += weight * (new - position[c, j]) ** 2
+            position[c, j] = new
 
 
 @inner_reordered
@@ -240,7 +266,7 @@ def _kept(background):
     return 1 - total
 
 
-@inner
+@inlined
 def _of_label(sums, j):
     """Count the rows that have the label j."""
     found = 0.0

@@ -8,10 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from gpuensemble._array import threads
+from gpuensemble._array.csr import matrix
 from gpuensemble._kernels.cpu import membership as cpu
+from gpuensemble._kernels.cpu.features import lloyd as cpu_lloyd
+from gpuensemble._kernels.cpu.features import spans
 from gpuensemble._kernels.cpu.kmeans import relabel, sharing
+from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._kmeans.labels import labellings, lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
 from gpuensemble._kmeans.labels.weights import Weighting
@@ -43,6 +48,7 @@ def spread(monkeypatch):
     def spread(number):
         pools.append(ThreadPoolExecutor(number))
         monkeypatch.setattr(relabel, "ALONE", 1)
+        monkeypatch.setattr(cpu_lloyd, "ALONE", 1)
         monkeypatch.setattr(threads, "count", lambda: number)
         monkeypatch.setattr(threads, "pool", lambda pool=pools[-1]: pool)
         return pools[-1]
@@ -124,6 +130,30 @@ def test_threads_count_rows_or_partitions(spread, monkeypatch, holes, worth):
         counts, masses = cpu.count_masses(m, labels, None, mass, K)
         np.testing.assert_array_equal(counts, dense.T @ labelled)
         np.testing.assert_array_equal(masses, (seen.T * mass) @ labelled)
+
+
+@pytest.mark.parametrize("kind", ["dense", "of many clusters", "weighted", "sparse", "kl"])
+def test_features_have_the_same_clusters_with_any_number_of_threads(kind, spread):
+    """Rows are chosen for in spans, of which the last is short; their sums are added up in the order of the rows."""
+    rng = np.random.default_rng(0)
+    n, k = 3 * spans.SPAN + 100, 40 if kind == "of many clusters" else 7
+    X = np.abs(rng.standard_normal((n, 9)) + rng.integers(0, 4, (n, 1)))
+    if kind == "sparse":
+        X = matrix(sparse.csr_array(X * (rng.random(X.shape) < 0.3)), "X", "cpu")
+    weight = rng.random(n) if kind == "weighted" else None
+    distance = "kl" if kind == "kl" else "sqeuclidean"
+
+    def run(threads):
+        spread(threads)
+        return kmeans(X, k, np.random.default_rng(0), distance=distance, sample_weight=weight, tol=0, max_iter=8)
+
+    expected = run(1)
+    assert expected.n_iter > 3
+    for number in (2, 3):
+        found = run(number)
+        np.testing.assert_array_equal(found.labels, expected.labels)
+        np.testing.assert_array_equal(found.centers, expected.centers)
+        assert (found.objective, found.n_iter) == (expected.objective, expected.n_iter)
 
 
 def test_nobody_waits_for_a_thread_that_is_busy_elsewhere(spread):

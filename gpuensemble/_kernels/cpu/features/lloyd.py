@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._array.csr import Csr, OneHot
-from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.features import short as in_short
-from gpuensemble._kernels.cpu.features import steps
-from gpuensemble._kernels.cpu.vector.dots import dot_rows
-from gpuensemble._kernels.cpu.vector.empty import empty
-from gpuensemble._kernels.cpu.vector.tiles import DOT_ROWS, dot_width, padded, side_by_side
-from gpuensemble._kernels.distances import LACKING, fill_tables, place, saved_by
+from gpuensemble._kernels.cpu.features import spans, steps
+from gpuensemble._kernels.cpu.kmeans import sharing
+from gpuensemble._kernels.cpu.vector.tiles import dot_width, padded, side_by_side
+from gpuensemble._kernels.distances import CODES, COSINE, KL, LACKING, fill_tables, place, saved_by
+
+ALONE = 1 << 22  # products of a step that are worth a thread
 
 
 def fits(features: Any) -> bool:
@@ -27,7 +28,8 @@ def fits(features: Any) -> bool:
 class Clusters(NamedTuple):
     """This says what clusters are in one block, or in the guide; it is updated in place."""
 
-    cosine: bool
+    kind: int  # of the distance, one of `CODES`
+    background: Any  # what rows are mixed with for "kl", else zeros
     weight: float  # of the block's distance
     sums: Any
     number: Any
@@ -45,18 +47,21 @@ class Labelled(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """A `Workspace` holds tables of costs, and has room for the scores of some rows.
+    """A `Workspace` holds tables of costs, what threads tell each other, and room.
 
     What a kernel would make for itself is made here: Numba compiles `np.empty` anew for each of its types.
     """
 
     table: Any
-    space: Any
     offset: Any
     lacking: float
     rounding: float
-    rows: Any  # n of them, and their labels before
+    rows: Any  # n of them, and their labels before: those of a span that are open, from its place on
     before: Any
+    n_open: Any  # rows of each span
+    bounded: Any  # whether shifts bound what costs change
+    moved: Any  # rows of each thread
+    found: Any  # steps, the rows that moved in the last one, the objective before it, empty clusters, and two costs
     own: Any  # k: the offsets of block and guide, and what sums are divided by
     guide_own: Any
     size: Any
@@ -87,81 +92,75 @@ def advance(
     What there is not is None: Numba leaves out what it is for, and compiles what the data need. Who is present is an
     empty array if all are: it takes little time to look at, and would otherwise double what there is to compile.
     """
-    part, present, agreement = features.parts[0], features.present[0], "agreement" in features.distances
+    part, present = features.parts[0], features.present[0]
     sparse = (part.data, part.indices, part.indptr.astype(np.int64, copy=False)) if isinstance(part, Csr) else None
     dense = np.ascontiguousarray(part) if sparse is None else None
     clusters = [
-        Clusters(distance == "cosine", *parts)
-        for distance, *parts in zip(
-            features.distances, features.weights, state.sums, state.counts, state.masses, position, strict=True
+        Clusters(CODES[distance], np.zeros(of_block[1].shape[1]) if behind is None else behind, *of_block)
+        for distance, behind, *of_block in zip(
+            *(features.distances, [measure.background for measure in features.measures]),
+            *(features.weights, state.sums, state.counts, state.masses, position),
+            strict=True,
         )
     ]
-    guided = len(clusters) > 1
-    work, buffer = _workspace(features, len(empty), dense)
-    n_steps, moved, objective, n_empty, *costs = _advance(
-        *(
-            dense,
-            sparse,
-            buffer,
-            in_short.short_of(features, len(empty)),
-            np.empty(0, bool) if present is None else np.ascontiguousarray(present),
-        ),
-        *(clusters[0], _background(features, 0)),
-        *((clusters[1], _background(features, 1), features.parts[1].indices) if guided else (None, None, None)),
-        *(True if agreement else None, Labelled(state.labels, state.margin, state.weight, features.square)),
+    guided, k = len(clusters) > 1, len(empty)
+    short = in_short.short_of(features, k)
+    n_threads = sharing.n_threads(k * (len(part.data) if isinstance(part, Csr) else part.size), ALONE)
+    work = _workspace(features, k, dense, n_threads)
+    shared = (
+        *(dense, sparse, np.empty(0, bool) if present is None else np.ascontiguousarray(present)),
+        *(features.parts[1].indices if guided else None, short, clusters[0], clusters[1] if guided else None),
+        Labelled(state.labels, state.margin, state.weight, features.square),
         *(work, stop, empty, shift, features.bounded, not placed),
     )
-    return n_steps, moved, objective, None if n_empty else costs[: len(clusters)]
+    own = [(me, _room(features, k, dense, short)) for me in range(n_threads)]
+    sharing.led(_advance, shared, own)
+    n_steps, moved, objective, n_empty, *costs = work.found.tolist()
+    return int(n_steps), int(moved), objective, None if n_empty else costs[: len(clusters)]
 
 
-def _background(features: Any, i: int) -> np.ndarray | None:
-    """Return what the rows of a block are mixed with for "kl", None for another distance."""
-    background = features.measures[i].background
-    if features.distances[i] != "kl":
-        return None
-    return np.zeros(features.parts[i].shape[1]) if background is None else background
+def _room(features: Any, k: int, dense: Any, short: Any) -> spans.Room:
+    """Make a thread's room for scores, and for copies of rows where BLAS multiplies them."""
+    (space,) = side_by_side(features.dtype, (steps.BLOCK, padded(k, features.dtype)))
+    by_blas = dense is not None and not dot_width(k, features.dtype)
+    buffer = np.empty((steps.BLOCK, dense.shape[1]), features.dtype) if by_blas else None
+    return spans.Room(space, buffer, *in_short.room_of(short))
 
 
-def _workspace(features: Any, k: int, dense: Any) -> tuple[Workspace, Any]:
-    """Return room for tables and scores, and for copies of rows where BLAS multiplies them."""
+def _workspace(features: Any, k: int, dense: Any, n_threads: int) -> Workspace:
     dtype, n, broad = features.dtype, len(features.square), padded(k, features.dtype)
     width = broad if dense is None else dot_width(k, dtype)
-    space, offset, table = side_by_side(
-        dtype, (steps.BLOCK, broad), (1, broad), (features.parts[0].shape[1], width or k)
-    )
+    offset, table = side_by_side(dtype, (1, broad), (features.parts[0].shape[1], width or k))
     own, guide_own, size, guide_size = np.zeros((4, k))
-    buffer = None if width else np.empty((len(space), dense.shape[1]), dtype)
     guide = [np.empty((part.shape[1], k), dtype) for part in features.parts[1:]]
-    work = Workspace(
+    return Workspace(
         table=table,
-        space=space,
         offset=offset,
         lacking=LACKING[dtype],
         rounding=steps.rounding_of(dtype),
         rows=np.empty(n, np.intp),
         before=np.empty(n, np.int32),
+        n_open=np.zeros(-(-n // spans.SPAN), np.int64),
+        bounded=np.zeros(1, bool),
+        moved=sharing.apart(n_threads, 1, np.int64),
+        found=np.zeros(6),
         own=own,
         guide_own=guide_own,
         size=size,
         guide_size=guide_size,
         guide_table=guide[0] if guide else None,
     )
-    return work, buffer
 
 
 @kernel
 def _advance(  # noqa: PLR0912, PLR0915
     dense,
     sparse,
-    buffer,
-    short,
     present,
-    block,
-    behind,
-    guide,
-    guide_behind,
     held,
-    shares,
+    short,
+    block,
+    guide,
     labelled,
     work,
     stop,
@@ -169,124 +168,78 @@ def _advance(  # noqa: PLR0912, PLR0915
     shift,
     bounded,
     from_labels,
+    me,
+    room,
+    control,
 ):
-    k, objective, space, n_steps, moved = len(block.sums), stop.objective, work.space, 0, 0
+    """Make steps: the leader does what is between them, and all choose centres. A helper returns whether to come again.
+
+    What may be None keeps its name: Numba must see it as the argument that it is.
+    """
+    block, labelled, work, shift, room, control = sharing.borrowed((block, labelled, work, shift, room, control))
+    k, objective, n_steps, moved, phase = len(block.sums), stop.objective, 0, 0, np.int64(0)
     own, guide_own, size, guide_size = work.own, work.guide_own, work.size, work.guide_size
-    before, squared, all_present = work.before, behind is None and not block.cosine, len(present) == 0
+    all_present = len(present) == 0
     cost, guide_cost, longest = 0.0, 0.0, 0.0
-    if short is not None:
-        longest = in_short.begin(short, block.cosine, labelled.square)
-    if from_labels:
-        _sum_up(dense, sparse, held, work, labelled, block, guide)
-    while True:
-        if from_labels or n_steps:
-            n_empty = steps.counted(present, labelled, block, guide)
-            cost = _positive(
-                stop.total - block.weight * saved_by(block.cosine, behind, None, block.sums, block.mass, size)
-            )
-            if guide is not None:
-                saved = saved_by(guide.cosine, guide_behind, shares, guide.sums, guide.mass, guide_size)
-                guide_cost = _positive(stop.of_guide - guide.weight * saved)
-            found = cost + guide_cost
-            ends = moved == 0 or n_steps == stop.limit or objective - found <= stop.tol * found
-            if n_empty or (n_steps and ends):
-                return n_steps, moved, objective, n_empty, cost, guide_cost
-            if n_steps:
-                objective = found
-            for c in range(k):
-                shift[c], empty[c] = 0.0, False
-            place(behind, None, block.sums, size, block.weight, block.position, shift)
-            if guide is not None:
-                place(guide_behind, shares, guide.sums, guide_size, guide.weight, guide.position, shift)
-            for c in range(k):
-                shift[c] = math.sqrt(shift[c]) if bounded and n_steps else np.inf
-        fill_tables(block.cosine, behind, None, block.position, block.weight, work.lacking, work.table, own)
-        if guide is not None:
-            fill_tables(
-                guide.cosine,
-                guide_behind,
-                shares,
-                guide.position,
-                guide.weight,
-                work.lacking,
-                work.guide_table,
-                guide_own,
-            )
-        n_steps += 1
-        for c in range(k):
-            work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if all_present else 0.0)
+    if me == 0:
         if short is not None:
-            in_short.fill(short, block, work, held, k, longest)
-            n_open = in_short.open_rows(short, labelled.labels, shift, bounded and n_steps > 1, work.rows)
-        if short is None:
-            n_open = steps.open_rows(labelled.labels, labelled.margin, shift, work.rows)
-        moved = 0
-        for begin in range(0, n_open, len(space)):
-            chosen = work.rows[begin : begin + len(space) if begin + len(space) < n_open else n_open]
-            for j in range(len(chosen)):
-                before[j] = labelled.labels[chosen[j]]
-            open_rows = chosen
-            if short is not None:
-                told, n_unsure = in_short.choose_sure(short, chosen, held, labelled, squared)
-                moved, open_rows = moved + told, short.unsure[:n_unsure]
-            if len(open_rows):
-                _scores(dense, sparse, buffer, open_rows, work.table, k, space)
-                if held is not None:
-                    _add_guide(held, open_rows, work.guide_table, space)
-                if not all_present:
-                    _add_own(present, open_rows, own, space)
-                labels, margin, square = labelled.labels, labelled.margin, labelled.square
-                moved += steps.choose(space, work.offset, k, open_rows, square, squared, work.rounding, labels, margin)
-            if behind is None:
-                _move(dense, sparse, held, chosen, before, labelled, block, guide)
-        if behind is not None:
+            longest = in_short.begin(short, block.kind == COSINE, labelled.square)
+        if from_labels:
             _sum_up(dense, sparse, held, work, labelled, block, guide)
-
-
-@inner
-def _scores(dense, sparse, buffer, chosen, table, k, out):
-    """Put the products of the chosen rows, which are in ascending order, and the table into `out`."""
-    if sparse is not None:
-        steps.sparse_scores(sparse[0], sparse[1], sparse[2], chosen, table, True, out)
-    if dense is not None:
-        if buffer is None:  # few clusters: BLAS would spend its time on copies of the rows
-            for j in range(0, len(chosen), DOT_ROWS):
-                dot_rows(dense, chosen, j, len(chosen), table, out)
-        if buffer is not None:
-            _dense_scores(dense, buffer, chosen, table, k, out)
-
-
-@inner
-def _dense_scores(dense, buffer, chosen, table, k, out):
-    m = len(chosen)
-    products = empty((m, k), out.dtype)
-    if chosen[m - 1] - chosen[0] == m - 1:
-        np.dot(dense[chosen[0] : chosen[0] + m], table, products)
-    else:
-        for j in range(m):
-            for c in range(dense.shape[1]):
-                buffer[j, c] = dense[chosen[j], c]
-        np.dot(buffer[:m], table, products)
-    for j in range(m):
-        for c in range(k):
-            out[j, c] = products[j, c]
-
-
-@inner
-def _add_guide(held, chosen, shares, out):
-    """Add what the labels of the guide cost."""
-    for j in range(len(chosen)):
-        for c in range(shares.shape[1]):
-            out[j, c] += shares[held[chosen[j]], c]
-
-
-@inner
-def _add_own(present, chosen, own, out):
-    """Add the offsets of a block that some rows are absent from."""
-    for j in range(len(chosen)):
-        for c in range(len(own)):
-            if present[chosen[j]]:
-                out[j, c] += own[c]
+    while True:
+        if me > 0:
+            phase = sharing.join(control, phase)
+            if phase <= 0:
+                return np.int64(phase == 0)
+        else:
+            if from_labels or n_steps:
+                n_empty = steps.counted(present, labelled, block, guide)
+                saved = saved_by(block.kind, block.background, block.sums, block.mass, size)
+                cost = _positive(stop.total - block.weight * saved)
+                if guide is not None:
+                    saved = saved_by(guide.kind, guide.background, guide.sums, guide.mass, guide_size)
+                    guide_cost = _positive(stop.of_guide - guide.weight * saved)
+                found = cost + guide_cost
+                ends = moved == 0 or n_steps == stop.limit or objective - found <= stop.tol * found
+                if n_empty or (n_steps and ends):
+                    work.found[0], work.found[1], work.found[2] = n_steps, moved, objective
+                    work.found[3], work.found[4], work.found[5] = n_empty, cost, guide_cost
+                    return np.int64(0)
+                if n_steps:
+                    objective = found
+                for c in range(k):
+                    shift[c], empty[c] = 0.0, False
+                place(block.kind, block.background, block.sums, size, block.weight, block.position, shift)
+                if guide is not None:
+                    place(guide.kind, guide.background, guide.sums, guide_size, guide.weight, guide.position, shift)
+                for c in range(k):
+                    shift[c] = math.sqrt(shift[c]) if bounded and n_steps else np.inf
+            given = block.kind, block.background, block.position, block.weight, work.lacking
+            fill_tables(*given, work.table, own)
+            if guide is not None:
+                given = guide.kind, guide.background, guide.position, guide.weight, work.lacking
+                fill_tables(*given, work.guide_table, guide_own)
+            n_steps += 1
+            for c in range(k):
+                work.offset[0, c] = np.inf if empty[c] else guide_own[c] + (own[c] if all_present else 0.0)
+            work.bounded[0] = bounded and n_steps > 1
+            if short is not None:
+                in_short.fill(short, block, work, held, k, longest)
+                in_short.fill_shifts(short, shift)
+            sharing.open_job(control, 0)
+        spans.choose(dense, sparse, present, held, short, block, guide, labelled, work, shift, me, room, control)
+        if me > 0:
+            sharing.leave(control)
+            continue
+        sharing.close_job(control)
+        if block.kind == KL:  # what rounding leaves of a sum that should be 0 has a logarithm
+            _sum_up(dense, sparse, held, work, labelled, block, guide)
+        elif len(work.moved) > 1:
+            spans.move_all(dense, sparse, held, work, labelled, block, guide)
+        moved = 0
+        for i in range(len(work.moved)):
+            moved += work.moved[i, 0]
+            work.moved[i, 0] = 0
 
 
 @inner
@@ -295,12 +248,11 @@ def _sum_up(dense, sparse, held, work, labelled, block, guide):
     _clear(block.sums)
     if guide is not None:
         _clear(guide.sums)
-    for x in range(len(work.before)):
-        work.rows[x], work.before[x] = x, -1
-    _move(dense, sparse, held, work.rows, work.before, labelled, block, guide)
+    spans.open_all(work)
+    spans.move_all(dense, sparse, held, work, labelled, block, guide)
 
 
-@inner
+@inlined
 def _positive(cost):
     """Return a cost, or 0 if rounding has made it less than that."""
     return cost if cost > 0 else 0.0
@@ -311,21 +263,3 @@ def _clear(sums):
     for c in range(sums.shape[0]):
         for j in range(sums.shape[1]):
             sums[c, j] = 0.0
-
-
-@inner
-def _move(dense, sparse, held, chosen, before, labelled, block, guide):
-    """Move rows from the sums of the clusters that they were in before to those of their labels."""
-    labels, weight = labelled.labels, labelled.weight
-    if sparse is not None:
-        steps.move_sparse(sparse[0], sparse[1], sparse[2], chosen, before, labels, weight, block.sums)
-    if dense is not None:
-        steps.move_dense(dense, chosen, before, labels, weight, block.sums)
-    if guide is not None:
-        step = 0 if len(weight) == 1 else 1
-        for j in range(len(chosen)):
-            x, old = chosen[j], before[j]
-            if old != labels[x]:
-                guide.sums[labels[x], held[x]] += weight[x * step]
-                if old >= 0:
-                    guide.sums[old, held[x]] -= weight[x * step]

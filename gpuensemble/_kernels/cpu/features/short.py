@@ -17,6 +17,7 @@ from gpuensemble._kernels.cpu.features import steps
 from gpuensemble._kernels.cpu.features.margins import keep_margins, two_least, use_up
 from gpuensemble._kernels.cpu.vector.dots import dot_rows
 from gpuensemble._kernels.cpu.vector.tiles import DOT_ROWS, dot_width, side_by_side
+from gpuensemble._kernels.distances import COSINE
 
 UNIT = 2.0**-24  # of rounding in float32
 TINY = 1e-30  # more than what is lost of the smallest numbers in float32
@@ -25,13 +26,11 @@ MOST = 4.0  # times the length of the longest row, or for the cosine of 1: no ma
 
 
 class Short(NamedTuple):
-    """A `Short` holds dense rows in float32, and room for their table and scores: they tell most rows' centre."""
+    """A `Short` holds dense rows in float32, and room for their table: scores by it tell most rows' centre."""
 
     rows: Any
     table: Any
     added: Any  # what each centre costs beside the product: in all, or for each label of the guide
-    space: Any
-    unsure: Any  # rows whose centre they do not tell
     margins: Any  # of each row to each centre
     shifts: Any  # by how much they fall, for each own centre
     factors: Any  # of each row: its margins are costs times that
@@ -45,9 +44,16 @@ def short_of(features: Any, k: int) -> Short | None:
         return None
     n_labels = features.parts[1].shape[1] if len(features.parts) > 1 else 1
     table, added, shifts = side_by_side(np.float32, (rows.shape[1], width), (n_labels, width), (k, width))
-    space, margins = side_by_side(np.float32, (steps.BLOCK, width), (len(rows), width), zero=False)
-    unsure, factors = np.empty(steps.BLOCK, np.intp), np.empty(len(rows), np.float32)
-    return Short(rows, table, added, space, unsure, margins, shifts, factors, np.empty(3))
+    (margins,) = side_by_side(np.float32, (len(rows), width), zero=False)
+    return Short(rows, table, added, margins, shifts, np.empty(len(rows), np.float32), np.empty(3))
+
+
+def room_of(short: Short | None) -> tuple[Any, Any]:
+    """Make room for the scores of a block of rows, and for those rows that they leave unsure."""
+    if short is None:
+        return None, None
+    (space,) = side_by_side(np.float32, (steps.BLOCK, short.table.shape[1]), zero=False)
+    return space, np.empty(steps.BLOCK, np.intp)
 
 
 @inner
@@ -77,47 +83,52 @@ def fill(short, block, work, guided, k, longest):
                 added += work.guide_table[label, c]
             short.added[label, c] = added
             largest = max(largest, abs(added) if added < np.inf else 0.0)
-    length = block.weight if block.cosine else 2 * math.sqrt(block.weight * np.max(work.own))
+    length = block.weight if block.kind == COSINE else 2 * math.sqrt(block.weight * np.max(work.own))
     error = ((len(work.table) + 8) * length * longest + 8 * largest) * UNIT + TINY
     short.facts[0], short.facts[1] = error, error + 8 * UNIT * longest * longest
-    short.facts[2] = MOST * (1.0 if block.cosine else longest)
+    short.facts[2] = MOST * (1.0 if block.kind == COSINE else longest)
 
 
 @inner
-def open_rows(short, labels, shift, bounded, rows):
-    """Put the rows that have a margin not above 0 after these shifts into `rows`; return how many there are.
-
-    These are all if the shifts do not bound what costs change.
-    """
-    if not bounded:
-        for x in range(len(labels)):
-            rows[x] = x
-        return len(labels)
+def fill_shifts(short, shift):
+    """Work out by how much margins fall if the centres shift by so much."""
     lost = 8 * UNIT * short.facts[2]  # by rounding of a margin, and of costs in float64
     for own in range(len(shift)):
         for c in range(len(shift)):
             short.shifts[own, c] = (shift[own] + shift[c]) / SURE + lost
-    return use_up(short.margins, labels, short.shifts, rows)
 
 
 @inner
-def choose_sure(short, chosen, held, labelled, squared):
+def open_rows(short, labels, first, last, bounded, rows):
+    """Find which of the rows first .. last - 1 have a margin not above 0 after the shifts, counted from `first`.
+
+    They are put into `rows`; it returns how many there are: all if the shifts do not bound what costs change.
+    """
+    if not bounded:
+        for x in range(last - first):
+            rows[x] = x
+        return last - first
+    return use_up(short.margins[first:last], labels[first:last], short.shifts, rows)
+
+
+@inner
+def choose_sure(short, space, unsure, chosen, held, labelled, squared):
     """Do `choose` where the costs in float32 leave no doubt; return how many rows moved, and how many are unsure."""
     moved, m, label, (doubt, noise, most) = 0, 0, 0, short.facts
     for j in range(0, len(chosen), DOT_ROWS):
-        dot_rows(short.rows, chosen, j, len(chosen), short.table, short.space)
+        dot_rows(short.rows, chosen, j, len(chosen), short.table, space)
     for j in range(len(chosen)):
         x = chosen[j]
         if held is not None:
             label = held[x]
-        best, least, second = two_least(short.space, j, short.added, label)
-        short.unsure[m] = x
+        best, least, second = two_least(space, j, short.added, label)
+        unsure[m] = x
         if least + 2 * doubt < second:
             moved += labelled.labels[x] != best
             labelled.labels[x] = best
             nearer, reach = least + 2 * doubt + 4 * UNIT * abs(least), labelled.square[x] + noise
             bounds = np.float32(nearer), short.factors[x], np.float32(reach), np.float32(most)
-            keep_margins(short.space, j, short.added, label, least, *bounds, squared, short.margins, x)
+            keep_margins(space, j, short.added, label, least, *bounds, squared, short.margins, x)
         else:
             m += 1
             for c in range(short.margins.shape[1]):

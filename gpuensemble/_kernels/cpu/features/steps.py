@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from gpuensemble._array.csr import Csr
-from gpuensemble._kernels.cpu.compiling import inner, kernel
+from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.vector.rows import add_scaled_rows, cheapest
 from gpuensemble._kernels.cpu.vector.tiles import LINE, WIDEST, aligned, padded, side_by_side
 
@@ -73,7 +73,7 @@ def sum_up(features, state) -> None:
 def count(features, state):
     """Find number and weight of the rows of each cluster in each block."""
     for present, counts, masses in zip(features.present, state.counts, state.masses, strict=True):
-        count_rows(state.labels, present, state.weight, counts, masses)
+        count_rows(state.labels, np.empty(0, bool) if present is None else present, state.weight, counts, masses)
 
 
 def scores(features, found):
@@ -152,17 +152,17 @@ def open_rows(labels, margin, shift, rows):
 
 @kernel
 def count_rows(labels, present, weight, counts, masses):
-    """Find number and weight of the rows of each cluster; unless `present` is None, of those that are present."""
+    """Find number and weight of the rows of each cluster; unless `present` is empty, of those that are present."""
     for c in range(len(counts)):
         counts[c], masses[c] = 0, 0.0
     step = 0 if len(weight) == 1 else 1  # one weight for all
     for x in range(len(labels)):
-        if labels[x] >= 0 and (present is None or present[x]):
+        if labels[x] >= 0 and (len(present) == 0 or present[x]):
             counts[labels[x]] += 1
             masses[labels[x]] += weight[x * step]
 
 
-@inner
+@inlined
 def count_few(labels, counts):
     """Count the rows of few clusters, of one after another: counts side by side would wait for each other."""
     for c in range(len(counts)):
@@ -172,7 +172,7 @@ def count_few(labels, counts):
         counts[c] = found
 
 
-@inner
+@inlined
 def counted(present, labelled, block, guide):
     """Find number and weight of the rows of each cluster, and return how many clusters have none.
 
@@ -183,15 +183,13 @@ def counted(present, labelled, block, guide):
         count_few(labelled.labels, block.number)
         for c in range(len(block.number)):
             block.mass[c] = labelled.weight[0] * block.number[c]
-    elif all_present:
-        count_rows(labelled.labels, None, labelled.weight, block.number, block.mass)
     else:
         count_rows(labelled.labels, present, labelled.weight, block.number, block.mass)
     if guide is not None and all_present:
         for c in range(len(block.number)):
             guide.number[c], guide.mass[c] = block.number[c], block.mass[c]
     if guide is not None and not all_present:
-        count_rows(labelled.labels, None, labelled.weight, guide.number, guide.mass)
+        count_rows(labelled.labels, present[:0], labelled.weight, guide.number, guide.mass)
     n_empty = 0
     for c in range(len(block.number)):
         n_empty += block.number[c] == 0
@@ -223,7 +221,7 @@ def choose(scores, offset, k, chosen, square, squared, rounding, labels, margin)
     return moved
 
 
-@inner
+@inlined
 def _choose_of_few(scores, offset, k, chosen, square, squared, rounding, labels, margin):
     """Do `choose` without a branch in the comparisons: those of rows that follow each other run side by side."""
     moved = 0

@@ -141,7 +141,7 @@ def _first_of(number: int, array: Any) -> Any:
 def _iterate(task, limits, known, facts, me, own, control):
     """Lead, as the first thread, and return the number of iterations; or help, and return whether to come again."""
     task, facts, own, control = sharing.borrowed((task, facts, own, control))
-    room = task[2]
+    given, method, room, shortened, rows, state, drift, kept, span = task
     phase, job = np.int64(0), np.int64(PRICE)
     if me == 0:
         room.turn[0], room.turn[1] = 0, limits.anew
@@ -153,20 +153,19 @@ def _iterate(task, limits, known, facts, me, own, control):
             if phase <= 0:
                 return np.int64(phase == 0)
             job = control[sharing.JOB]
-        _work(job, task, me, own, control)
+        _work(job, given, method, room, shortened, rows, state, drift, kept, span, me, own, control)
         if me > 0:
             sharing.leave(control)
             continue
         sharing.close_job(control)
-        job = _next_job(job, task, limits, known, facts)
+        job = _next_job(job, given, method, room, shortened, rows, drift, kept, limits, known, facts)
         if job < 0:
             return room.turn[0]
 
 
 @inlined
-def _work(job, task, me, own, control):
+def _work(job, given, method, room, shortened, rows, state, drift, kept, span, me, own, control):
     """Take part in a job."""
-    given, method, room, shortened, rows, state, drift, kept, span = task
     if job == RELABEL:
         tables = room.tiles, room.tiles_of_parts, room.counts.shape[2]
         units, sums = _with_numbers(shortened, room.numbers), room.sums
@@ -186,9 +185,8 @@ def _work(job, task, me, own, control):
 
 
 @inlined
-def _next_job(job, task, limits, known, facts):
+def _next_job(job, given, method, room, shortened, rows, drift, kept, limits, known, facts):
     """Do what is between two jobs; return the next one, or -1 if there is none."""
-    given, method, room, shortened, rows, _, drift, kept, _ = task
     found = np.int64(RELABEL)
     if job == RELABEL:
         room.turn[0] += 1

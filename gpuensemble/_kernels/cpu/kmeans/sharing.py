@@ -48,6 +48,8 @@ def led(kernel: Callable, shared: tuple, own: list[tuple]) -> int:
     All arguments are there before the first call: a thread that makes some waits for Python, and others for it.
     """
     control = np.zeros(4 * WORDS, np.int64)
+    if len(own) == 1:
+        return kernel(*shared, *own[0], control)
     # They are taken away at the end, for the reason that threads.over_spans has.
     calls = {number: (*shared, *some, control) for number, some in enumerate(own)}
 
