@@ -6,6 +6,7 @@ from gpuensemble._array.threads import over_spans, spans
 LEAST = 1 << 25  # additions and products that are worth a task of their own, about 1 ms
 MOST = 16  # parts of a product
 TALL = 200  # rows of a part, at least: for each of them BLAS copies all of the other factor
+HALF_ROWS = 256  # of a part of a symmetric product: the part above the diagonal of its square is worked out in vain
 ROWS = 256  # of a sum at a time, so that a product needs no memory of the size of its result
 
 
@@ -33,6 +34,23 @@ def product(a: Array, b: Array, out: Array | None = None) -> Array:
             xp.matmul(a[rows], b, out=out[rows])
 
     over_spans(len(parts), 1, task, alone=False)
+    return out
+
+
+def symmetric(a: Array, b: Array) -> Array:
+    """Return a @ b on the CPU, n x n and symmetric but for rounding: half of it is worked out, and is there twice."""
+    xp = namespace(a)
+    out = xp.empty((len(a), len(a)), a.dtype)
+    parts = spans(len(a), HALF_ROWS)[::-1]  # the longest rows first
+
+    def task(first: int, last: int) -> None:
+        for rows in parts[first:last]:
+            xp.matmul(a[rows], b[:, : rows.stop], out=out[rows, : rows.stop])
+            out[: rows.start, rows] = out[rows, : rows.start].T
+            corner = out[rows, rows]
+            corner[:] = xp.tril(corner) + xp.tril(corner, -1).T
+
+    over_spans(len(parts), 1, task, len(a) * a.size < LEAST)
     return out
 
 

@@ -85,6 +85,12 @@ class Tridiagonal:
         turn = 1.5 * self.xp.eye(count, dtype=self.dtype) - 0.5 * (found.T @ found)
         return values[:count], found @ turn, failed
 
+    def turn(self) -> Array:
+        """Return Q, for which the reflectors are given up: nothing else can be asked for after that."""
+        size = BLOCK * self.n
+        lapack.call("orgtr", self.dtype, "L", self.n, self.reflectors, self.n, self.scales, self._empty(size), size)
+        return self.reflectors
+
     def _back(self, turned: Array) -> Array:
         """Multiply with Q, whose reflectors leave the first row alone and are stored one row down.
 

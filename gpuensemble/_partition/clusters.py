@@ -12,8 +12,12 @@ from scipy.sparse import csr_array
 
 from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._array.threads import one_blas_thread
+from gpuensemble._kernels.cpu.contingency import jaccard
+from gpuensemble._kernels.cpu.slices import powers
 from gpuensemble._kmeans.features import lloyd as features
-from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
+from gpuensemble._kmeans.labels.statistics import inverse
+from gpuensemble._linear.dense import product, symmetric
+from gpuensemble._linear.tridiagonal import Tridiagonal
 from gpuensemble._partition import bipartite
 from gpuensemble._partition.spectral import affinity_points
 from gpuensemble._tables.blocks import Table
@@ -46,7 +50,7 @@ def graph(table: Table, weight: Any, counts: Any, n_clusters: int, rng: Any, n_g
     The C x C matrix is then never there: its columns are added up as they are counted.
     """
     if counts is not None:
-        found = jaccard(counts, table.widths) * weight * weight[:, None]
+        found = jaccard(counts, table.widths, 0, weight)
         return Graph(found, np.arange(table.n_columns), np.ones(table.n_columns))
     n_eigen = n_clusters + (n_clusters + 1) // 2
     node = _grouped(table, weight, min(n_groups or GROUPS, table.n_columns), n_eigen, rng)
@@ -55,7 +59,7 @@ def graph(table: Table, weight: Any, counts: Any, n_clusters: int, rng: Any, n_g
     found, first = np.zeros((n_nodes, n_nodes)), 0
     for columns in contingencies(table):
         some = slice(first, first + columns.shape[1])
-        edges = jaccard(columns, table.widths, first) * weight[some] * weight[:, None]
+        edges = jaccard(columns, table.widths, first, weight)
         found += (ones @ edges) @ ones[:, some].T
         first = some.stop
     return Graph(found, node, np.bincount(node).astype("float64"))
@@ -73,55 +77,27 @@ def _grouped(table: Table, weight: Any, n_groups: int, n_eigen: int, rng: Any) -
     return by_first_occurrence(found)
 
 
-def jaccard(counts: Any, widths: Any, first: int = 0) -> Any:
-    """Return what two clusters share, divided by what they have together; 0 for a cluster with itself.
-
-    `counts` are the columns of G from `first` on, those of whole partitions. Of two partitions only the samples count
-    that both saw.
-    """
-    ends = np.cumsum(widths)
-    inside = (ends > first) & (ends <= first + counts.shape[1])
-    by_other = per_column(by_partition(counts, widths), widths)  # [i, j]: the samples of j that i's partition saw
-    by_own = by_partition(counts.T, widths[inside]).repeat(widths[inside], axis=0).T  # the other way round
-    found = counts * inverse(by_other + by_own - counts)
-    found[np.arange(first, first + counts.shape[1]), np.arange(counts.shape[1])] = 0
-    return found
-
-
 def walk_cosines(weight: Any, steps: int, multiplicity: Any = 1.0) -> Any:
     """Return the cosines of the trajectories of walkers on a symmetric graph, one from each node; 1 on the diagonal.
 
     A trajectory is [P, P^2, .., P^steps] side by side, P the rows of W M divided by their sums D, where M says how many
-    nodes each node stands for (Huang et al. 2016, 2021). With U L U' = (M / D)^1/2 W (M / D)^1/2, the inner products of
-    trajectories are (M D)^-1/2 U [(U' M D U) o F] U' (M D)^-1/2, F_ab the sum of (l_a l_b)^k over k = 1 .. steps.
+    nodes each node stands for (Huang et al. 2016, 2021). With Q T Q' = (M / D)^1/2 W (M / D)^1/2, the inner products of
+    trajectories are (M D)^-1/2 Q S Q' (M D)^-1/2, S the sum of T^k (Q' M D Q) T^k over k = 1 .. steps. T is
+    tridiagonal: a step takes next to no time, and no eigenvector is needed.
     """
     degree = (weight * multiplicity).sum(1)
     scale, square = (multiplicity * inverse(degree)) ** 0.5, multiplicity * degree
     with one_blas_thread():
-        values, vectors = np.linalg.eigh(scale[:, None] * weight * scale)
-        products = _geometric(np.multiply.outer(values, values), steps)
-        products *= vectors.T @ (square[:, None] * vectors)
-        vectors *= (inverse(square) ** 0.5)[:, None]
-        found = vectors @ products @ vectors.T
-    scale = inverse(np.maximum(np.diagonal(found), 0)) ** 0.5
-    found *= scale
-    found *= scale[:, None]
-    found += found.T.copy()
-    found *= 0.5
+        form = Tridiagonal(scale[:, None] * weight * scale)
+        turn = form.turn()
+        between = powers.summed(form.diagonal, form.beside, symmetric(turn.T * square, turn), steps)
+        turn *= (inverse(square) ** 0.5)[:, None]
+        trajectories = product(turn, between, out=np.empty_like(turn))
+        scale = inverse(np.maximum(np.einsum("xc,xc->x", trajectories, turn), 0)) ** 0.5
+        trajectories *= scale[:, None]
+        turn *= scale[:, None]
+        found = symmetric(trajectories, turn.T)
     np.fill_diagonal(found, 1)
-    return found
-
-
-def _geometric(x: Any, steps: int) -> Any:
-    """Return x + x^2 + .. + x^steps, by doubling the number of terms, or adding one: there is no case x = 1."""
-    found, power = x.copy(), x.copy()
-    for bit in f"{steps:b}"[1:]:
-        found *= 1 + power
-        power *= power
-        if bit == "1":
-            found += 1
-            found *= x
-            power *= x
     return found
 
 

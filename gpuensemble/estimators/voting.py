@@ -121,10 +121,9 @@ def _first_match(ensemble: Ensemble, n_clusters: int) -> Any:
         shared = [counts[:, ends[i] - n_clusters : ends[i]] for i in candidates]
         best = max(shared, key=lambda some: _agreement(some, table.widths))
         return _matched(best, table.widths)
-    alike, ones = clusters.jaccard(counts, table.widths), np.ones(table.n_columns)
-    tree, graph = linkage.tree(alike.copy(), ones), clusters.Graph(alike, np.arange(len(alike)), ones)
-    weight = ensemble.of_columns
-    groups = votes.Groups(lambda k: linkage.cut(tree, k), alike, graph, np.diagonal(counts), weight, weight)
+    graph = clusters.graph(table, np.ones(table.n_columns), counts, n_clusters, ensemble.rng)
+    tree, weight = linkage.tree(graph.weight.copy(), graph.n_clusters), ensemble.of_columns
+    groups = votes.Groups(lambda k: linkage.cut(tree, k), graph.weight, graph, np.diagonal(counts), weight, weight)
     found = votes.voted(table, groups, n_clusters, ensemble.dtype)
     shared, _ = table.total(count_labels, found, n_clusters)
     return _matched(shared, table.widths)

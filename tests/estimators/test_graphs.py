@@ -6,6 +6,7 @@ import pytest
 
 import gpuensemble as ge
 from gpuensemble._array.devices import to_host
+from gpuensemble._kernels.cpu.contingency import jaccard
 from gpuensemble._partition import clusters, linkage, votes
 from gpuensemble._tables import counts, readers
 from gpuensemble._tables.blocks import Streamed, whole
@@ -52,9 +53,13 @@ def test_contingency_and_what_comes_of_it_are_as_defined(xp, holes):
     found = contingency(whole(m))
     np.testing.assert_array_equal(found, H.T @ H)
     used = H.any(0)
-    alike = clusters.jaccard(found, widths)
-    np.testing.assert_allclose(alike[np.ix_(used, used)], literal.jaccard(codes), rtol=1e-13)
+    weight = rng.random(len(found))
+    alike = jaccard(found, widths, 0, weight)
+    expected = literal.jaccard(codes) * np.outer(weight[used], weight[used])
+    np.testing.assert_allclose(alike[np.ix_(used, used)], expected, rtol=1e-13)
     assert not alike[~used].any()
+    for first, last in ((0, 3), (3, 312), (12, 317)):  # columns of whole partitions
+        np.testing.assert_array_equal(jaccard(found[:, first:last], widths, first, weight), alike[:, first:last])
 
 
 def test_contingency_is_the_same_for_any_blocks_and_counts_multiplicities():

@@ -47,6 +47,17 @@ def test_products_lie_in_memory_as_they_are_asked_to(shape, by_columns):
     np.testing.assert_allclose(found, columns @ turn, atol=1e-9)
 
 
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (dense.HALF_ROWS, 40), (700, 60), (1000, 1000)])
+def test_symmetric_products_are_exactly_symmetric(shape, n_threads, monkeypatch):
+    monkeypatch.setattr(threads, "count", lambda: n_threads)
+    a, factors = random(*shape), random(shape[1])
+    found = dense.symmetric(a * factors, a.T)
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(found, (a * factors) @ a.T, atol=1e-10)
+    np.testing.assert_allclose(dense.symmetric(np.asfortranarray(a * factors), a.T), found, atol=1e-10)
+
+
 @pytest.mark.parametrize("shape", [(60, 2), (300, 5), (1600, 20), (20_000, 100)])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_of_parallel_columns_one_is_left(xp, shape, order):

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 
+from gpuensemble._array import threads
+from gpuensemble._kernels.cpu.slices import powers
 from gpuensemble._kernels.cpu.slices.sturm import count_below
 from gpuensemble._linear import tridiagonal
 from gpuensemble._linear.tridiagonal import Tridiagonal
@@ -89,3 +91,31 @@ def test_eigenvalues_that_do_not_converge_are_told_of(width, monkeypatch):
     monkeypatch.setattr(tridiagonal.lapack, "call", lambda *_: 1)
     with pytest.raises(np.linalg.LinAlgError, match=r"^Eigenvalues did not converge\.$"):
         form.pairs(0, width)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, N])
+def test_the_turn_makes_the_matrix_tridiagonal(n):
+    x = matrix(np.linspace(-3, 9, n))
+    form = Tridiagonal(x)
+    t = np.diag(form.diagonal) + np.diag(form.beside, 1) + np.diag(form.beside, -1)
+    turn = form.turn()
+    np.testing.assert_allclose(turn @ t @ turn.T, x, atol=1e-13)
+    np.testing.assert_allclose(turn.T @ turn, np.eye(n), atol=1e-14)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize(
+    ("n", "steps"), [(1, 1), (1, 70), (2, 3), (9, 20), (powers.COLUMNS, 1), (600, 2), (300, powers.STEPS), (300, 70)]
+)
+def test_sums_of_powers_are_those_of_dense_products(n, steps, n_threads, monkeypatch):
+    monkeypatch.setattr(threads, "count", lambda: n_threads)
+    rng = np.random.default_rng(0)
+    diagonal, beside, z = rng.uniform(-0.4, 0.4, n), rng.uniform(-0.4, 0.4, n - 1), rng.standard_normal((n, n))
+    t = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
+    size = np.linalg.norm(t, 2)  # so that late steps count
+    t, diagonal, beside = t / size, diagonal / size, beside / size
+    power, expected = np.eye(n), np.zeros((n, n))
+    for _ in range(steps):
+        power = power @ t
+        expected += power @ z @ power
+    np.testing.assert_allclose(powers.summed(diagonal, beside, z, steps), expected, atol=1e-12)

@@ -1,9 +1,10 @@
 """The contingency tables of all pairs of partitions, counted on the CPU; a pair's table stays in the first cache.
 
-And what information such tables have by chance; and how counts change with a partition's labels: one pass over the
-codes of the rows that move, with twins in cuda/membership.py.
+And what comes from them: how alike clusters are, entropies, the information that tables have by chance. And how counts
+change with a partition's labels: one pass over the codes of the rows that move, with twins in cuda/membership.py.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -11,9 +12,13 @@ import numpy as np
 from gpuensemble._array import threads
 from gpuensemble._kernels.cpu.compiling import kernel
 from gpuensemble._kernels.cpu.membership import codes_of, over_spans
+from gpuensemble._kernels.cpu.vector.empty import empty
 
-ROWS = 1 << 15  # whose codes, by partition, stay in the second cache
+ROWS = 1 << 17  # counted in one go: fewer would add up a pair's table too often, more would copy too many codes
 INLINE = 1 << 12  # fewer rows than this are not worth a second thread
+LOOKED_UP = 1 << 12  # counts below this have x log x in a table, which stays in the first cache
+COLUMNS = 256  # whose entropies are worked out in one go
+FEW_CELLS = 1 << 14  # of tables that are not worth a second thread
 NEGLIGIBLE = 1e-18  # share of the greatest probability at which a tail is cut off
 
 
@@ -54,6 +59,74 @@ def _count_pairs(codes, weight, widths, starts, i, cells, found):
         for a in range(one):
             for b in range(two):
                 found[starts[i] + a, starts[j] + b] += cells[a * (two + 1) + b]
+
+
+def jaccard(counts, widths, first, weight):
+    """Return what two clusters share, divided by what they have together, times the weights of both.
+
+    `counts` are the columns of G from `first` on, those of whole partitions. Of two partitions only the samples count
+    that both saw. It is 0 for a cluster with itself.
+    """
+    counts, starts = np.ascontiguousarray(counts), np.append(0, np.cumsum(widths))
+    of_columns = starts[(starts >= first) & (starts <= first + counts.shape[1])] - first
+    found = np.empty(counts.shape)
+    task = functools.partial(_jaccard, counts, starts, of_columns, first, np.asarray(weight, np.float64), found)
+    threads.over_spans(len(widths), 1, task, counts.size < FEW_CELLS)
+    return found
+
+
+@kernel
+def _jaccard(counts, starts, of_columns, first, weight, found, begin, end):
+    """Do it for the rows of partitions begin .. end - 1."""
+    seen = empty(counts.shape[1], np.int64)  # by the partition of the rows, of each column's samples
+    for i in range(begin, end):
+        for c in range(len(seen)):
+            seen[c] = 0
+        for x in range(starts[i], starts[i + 1]):
+            for c in range(len(seen)):
+                seen[c] += counts[x, c]
+        for x in range(starts[i], starts[i + 1]):
+            for j in range(len(of_columns) - 1):
+                own = 0  # samples of x that partition j saw
+                for c in range(of_columns[j], of_columns[j + 1]):
+                    own += counts[x, c]
+                for c in range(of_columns[j], of_columns[j + 1]):
+                    both = counts[x, c]
+                    union = seen[c] + own - both
+                    share = both * (1.0 / union) if both > 0 and x != first + c else 0.0
+                    found[x, c] = share * weight[first + c] * weight[x]
+
+
+def entropies(counts, widths):
+    """Return the entropy in bits of all partitions' labels inside each of some clusters, whose columns of G are given.
+
+    A partition counts by the samples that it saw. A cluster's own partition adds nothing.
+    """
+    counts, starts = np.ascontiguousarray(counts), np.append(0, np.cumsum(widths))
+    found = np.zeros(counts.shape[1])
+    terms = np.arange(LOOKED_UP, dtype="float64")
+    terms[1:] *= np.log2(terms[1:])
+    task = functools.partial(_entropies, counts, starts, terms, found)
+    threads.over_spans(len(found), COLUMNS, task, counts.size < FEW_CELLS)
+    return found
+
+
+@kernel
+def _entropies(counts, starts, terms, found, first, last):
+    """Add up log t - (sum of x log x) / t over partitions, x the counts of their labels and t the sum of these."""
+    seen, total = empty(last - first, np.int64), empty(last - first, np.float64)
+    for i in range(len(starts) - 1):
+        for c in range(last - first):
+            seen[c], total[c] = 0, 0.0
+        for x in range(starts[i], starts[i + 1]):
+            for c in range(last - first):
+                count = counts[x, first + c]
+                if count > 0:
+                    seen[c] += count
+                    total[c] += terms[count] if count < len(terms) else count * math.log2(count)
+        for c in range(last - first):
+            if seen[c] > 0:
+                found[first + c] += math.log2(seen[c]) - total[c] / seen[c]
 
 
 def expected_information(sizes_y, sizes_z, n):

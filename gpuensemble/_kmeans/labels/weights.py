@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuensemble._array import checks
-from gpuensemble._kmeans.labels.statistics import by_partition, inverse, per_column
+from gpuensemble._kernels.cpu.contingency import entropies
 from gpuensemble._tables.blocks import Table
 from gpuensemble._tables.counts import WHOLE, contingencies
 
@@ -57,12 +57,3 @@ def weights_of(entropy: Any, n_partitions: int, theta: float) -> Any:
     """
     weights = np.exp(-entropy / (theta * n_partitions))
     return np.maximum(np.rint(UNIT * weights), 1).astype("int64")
-
-
-def entropies(counts: Any, widths: Any) -> Any:
-    """Return the entropy in bits of all partitions' labels inside each of some clusters, whose columns of G are given.
-
-    A partition counts by the samples that it saw. A cluster's own partition adds nothing.
-    """
-    share = counts * per_column(inverse(by_partition(counts, widths)), widths)
-    return (-share * np.log2(np.where(share > 0, share, 1))).sum(0)
