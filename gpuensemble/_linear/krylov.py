@@ -24,7 +24,13 @@ class Eigen(NamedTuple):
 
 
 def converged(
-    product: Callable[[Array], Array], start: Array, depth: int, tolerance: float, n_wanted: int, begin: int = 1
+    product: Callable[[Array], Array],
+    start: Array,
+    depth: int,
+    tolerance: float,
+    n_wanted: int,
+    begin: int = 1,
+    patience: float = math.inf,
 ) -> Eigen:
     """Find as many leading eigenvectors of a symmetric matrix as `start` has columns, in a block Krylov space of it.
 
@@ -33,7 +39,7 @@ def converged(
     `tolerance` times the largest eigenvalue. A step asks for one product, and for small matrices beside it. The images
     of all blocks but the last lie in the space, so that residuals come from what the last one has beyond it: vectors
     are made once, at the end. The host waits for two numbers at some steps, from `begin` blocks on: at each once the
-    end is near.
+    end is near. It gives up early if the blocks that it seems to need are `patience` times those that it may have.
     """
     xp = namespace(start)
     n, width = start.shape
@@ -57,6 +63,8 @@ def converged(
             if size == room or error <= tolerance * largest:
                 return Eigen(values, basis @ vectors, residual)
             look = look.after(size, width, error, tolerance * largest)
+            if look.needed > patience * (room - size):
+                return Eigen(values, basis @ vectors, residual)
         block = _orthonormal_to(basis, beyond[:, : room - size])  # the last one may be narrower
 
 
@@ -66,14 +74,16 @@ class Looks(NamedTuple):
     next: int  # at this size
     size: int = 0  # of the last look
     error: float = math.inf  # seen then
+    needed: float = 0.0  # columns more, at the pace since the look before that
 
     def after(self, size: int, width: int, error: float, goal: float) -> "Looks":
         """Return the next look: half way to where the error would reach the goal at the pace since the last one."""
-        steps = 1
-        if 0 < goal < error < self.error < math.inf:
+        needed = 0.0
+        if 0 < goal < error and self.error < math.inf:
             pace = math.log(self.error / error) / (size - self.size)
-            steps = max(1, int(math.log(error / goal) / (2 * pace * width)))
-        return Looks(size + steps * width, size, error)
+            needed = math.log(error / goal) / pace if pace > 0 else math.inf
+        steps = max(1, int(needed / (2 * width))) if needed < math.inf else 1
+        return Looks(size + steps * width, size, error, needed)
 
 
 def _orthonormal_to(basis: Array, block: Array) -> Array:

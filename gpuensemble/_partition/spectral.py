@@ -6,7 +6,7 @@ from gpuensemble._array.devices import Array, namespace
 from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.features import lloyd as features
-from gpuensemble._linear.eigen import leading
+from gpuensemble._linear.eigen import leading_by_products
 from gpuensemble.membership import Merged
 
 
@@ -21,7 +21,7 @@ def affinity_points(affinity: Array, n_clusters: int) -> Array:
     scale = xp.where(degrees > 0, xp.where(degrees > 0, degrees, 1) ** -0.5, 0)
     affinity *= scale
     affinity *= scale[:, None]
-    _, points = leading(affinity, n_clusters)
+    _, points = leading_by_products(affinity, n_clusters)
     norm = (points**2).sum(1, keepdims=True) ** 0.5
     return points / xp.where(norm > 0, norm, 1)
 

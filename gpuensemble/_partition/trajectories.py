@@ -10,7 +10,7 @@ from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.labels.statistics import inverse
-from gpuensemble._linear.eigen import leading
+from gpuensemble._linear.eigen import leading_by_products
 from gpuensemble._partition.clusters import walk_cosines
 from gpuensemble._partition.distinct import Distinct
 
@@ -44,7 +44,7 @@ def cut(alike: Any, rows: Distinct, n_clusters: int, rng: Any, n_init: int) -> A
     with one_blas_thread():
         of_rows, of_clusters = inverse(links.sum(1)), inverse(links.sum(0)) ** 0.5
         scaled = links * (of_rows**0.5)[:, None] * of_clusters
-        _, vectors = leading(scaled.T @ scaled, min(n_clusters, scaled.shape[1]))
+        _, vectors = leading_by_products(scaled.T @ scaled, min(n_clusters, scaled.shape[1]))
         points = scaled @ vectors
         points *= inverse((points**2).sum(1) ** 0.5)[:, None]
         weight = rows.multiplicity.astype("float64")

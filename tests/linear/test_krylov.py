@@ -125,12 +125,28 @@ def test_the_host_waits_for_two_numbers_now_and_then():
 
 def test_the_next_look_is_half_way_to_the_goal_and_at_once_where_nothing_is_known():
     look = krylov.Looks(30)
-    assert look.after(30, 10, 1e-1, 1e-3) == (40, 30, 1e-1)
+    assert look.after(30, 10, 1e-1, 1e-3) == (40, 30, 1e-1, 0)
     assert look.after(30, 10, 1e-1, 1e-3).after(40, 10, 1e-2, 1e-10).next == 80  # 8 steps at a digit a step
     assert look.after(30, 10, 1e-1, 1e-3).after(50, 10, 1e-2, 1e-10).next == 130  # half a digit a step
     assert look.after(30, 10, 1e-1, 1e-3).after(40, 10, 1e-2, 1e-3).next == 50  # the end is near
     assert look.after(30, 10, 1e-1, 1e-3).after(40, 10, 2e-1, 1e-3).next == 50  # it got worse
     assert look.after(30, 10, 1e-1, 0.0).after(40, 10, 1e-2, 0.0).next == 50  # no goal
+
+
+def test_a_space_is_given_up_where_it_seems_to_need_far_more_blocks_than_it_may_have():
+    look = krylov.Looks(30).after(30, 10, 1e-1, 1e-10)
+    assert look.after(40, 10, 1e-2, 1e-10).needed == pytest.approx(80)  # a digit a step
+    assert look.after(40, 10, 2e-1, 1e-10).needed == np.inf
+    close, apart = np.linspace(-1, 1, 300), np.concatenate([0.1 / np.arange(1.0, 298), [0.8, 0.9, 1.0]])
+    start = np.linalg.qr(np.random.default_rng(1).standard_normal((300, 8)))[0]
+
+    def n_products(values, patience):
+        calls = []
+        krylov.converged(lambda x: calls.append(x) or values[:, None] * x, start, 20, 1e-10, 3, 4, patience)
+        return len(calls)
+
+    assert n_products(close, 2) < 10 < n_products(close, np.inf) == 20
+    assert n_products(apart, 2) == n_products(apart, np.inf) < 12
 
 
 def test_columns_that_depend_on_each_other_and_on_the_basis_are_left_out(xp, rng):
