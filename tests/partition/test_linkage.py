@@ -9,6 +9,7 @@ from scipy.spatial.distance import squareform
 from sklearn.metrics import adjusted_rand_score
 
 import gpuensemble as ge
+from gpuensemble._kernels.cpu.graphs import linkage as average
 from gpuensemble._partition.linkage import LINKAGES, cut, tree
 
 
@@ -48,3 +49,33 @@ def test_more_clusters_than_distinct_rows_warn(estimator):
     with pytest.warns(UserWarning, match=r"^`n_clusters` = 3 is more than there are distinct rows: 2 clusters\.$"):
         found = estimator.set_params(device="cpu").fit_predict(labels)
     assert found.tolist() == [0] * 4 + [1] * 5
+
+
+def chained(similarity, sizes):
+    """Merges by chains of nearest neighbours, with the ties of the kernel; places that are left are in one list."""
+    s, sizes, left, chain, pairs = similarity.copy(), sizes.astype(float), list(range(len(sizes))), [], []
+    while len(left) > 1:
+        chain = chain or [left[0]]
+        while True:
+            a, last = chain[-1], chain[-2] if len(chain) > 1 else None
+            best = max((c for c in left if c != a), key=lambda c: (s[a, c], c == last, -c))
+            if best == last:
+                break
+            chain.append(best)
+        del chain[-2:]
+        pairs.append((a, best))
+        together = sizes[a] + sizes[best]
+        s[best] = s[:, best] = sizes[a] / together * s[a] + sizes[best] / together * s[best]
+        sizes[best] = together
+        left.remove(a)
+    return pairs
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 8, 9, 31, 60])
+@pytest.mark.parametrize("ties", [False, True])
+def test_chains_find_the_merges_in_their_order(n, ties):
+    rng = np.random.default_rng(n)
+    similarity = rng.integers(0, 4, (n, n)) * 1.0 if ties else rng.random((n, n))
+    similarity, sizes = similarity + similarity.T, 2 ** rng.integers(0, 2 if ties else 4, n)
+    found, _ = average.of_matrix(similarity.copy(), sizes)
+    assert [tuple(pair) for pair in found.tolist()] == chained(similarity, sizes)

@@ -3,12 +3,13 @@
 There are two bodies: for a matrix of similarities, and for rows of H, without the matrix. A chain goes from a group to
 the one that it is most alike, until two are each other's; these are merged. The merges come in the order in which the
 chains find them, as pairs of places, of which the second is where the merged group goes on. On ties the earlier place
-wins, and the last one of the chain above all, so that a chain ends.
+wins, and the last one of the chain above all, so that a chain ends. All chains begin at the first place, which is never
+empty: a merged group goes on where the chain came from.
 """
 
 import numpy as np
 
-from gpuensemble._kernels.cpu.compiling import kernel
+from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.vector.empty import empty
 
 TILE = 2048  # groups whose similarities are added up at a time: they stay in the first cache
@@ -41,41 +42,85 @@ def of_counts(counts, weight, sizes):
 @kernel
 def _of_matrix(similarity, sizes, pairs, heights):
     n = len(sizes)
-    chain = empty(n, np.int64)
-    n_chain, first = 0, 0
+    chain, place, absent = empty(n, np.int64), empty(n, np.int64), empty(n, np.float64)
+    for c in range(n):
+        place[c], absent[c], similarity[c, c] = c, 0.0, -np.inf
+    n_chain, left = 0, n
     for step in range(n - 1):
+        if 2 * left <= n:
+            _close_up(similarity, sizes, place, absent, chain[:n_chain], n)
+            n = left
         if n_chain == 0:
-            while sizes[first] == 0:
-                first += 1
-            chain[0], n_chain = first, 1
+            chain[0], n_chain = 0, 1
         while True:
             a = chain[n_chain - 1]
-            best, height = -1, -np.inf
-            if n_chain > 1:
-                best = chain[n_chain - 2]
-                height = similarity[a, best]
-            for b in range(n):
-                if sizes[b] > 0 and b != a and similarity[a, b] > height:
-                    best, height = b, similarity[a, b]
-            if n_chain > 1 and best == chain[n_chain - 2]:
+            last = chain[n_chain - 2] if n_chain > 1 else -1
+            best, height = _most_alike(similarity[a], absent, n, last)
+            if best == last:
                 break
             chain[n_chain] = best
             n_chain += 1
         n_chain -= 2
-        pairs[step, 0], pairs[step, 1], heights[step] = a, best, height
-        _merge(similarity, sizes, a, best)
+        left -= 1
+        pairs[step, 0], pairs[step, 1], heights[step] = place[a], place[best], height
+        _merge(similarity, sizes, n, a, best)
+        absent[a] = -np.inf
 
 
-@kernel
-def _merge(similarity, sizes, a, b):
+@inner
+def _most_alike(row, absent, n, last):
+    """Return the place of the largest of n sums, of equal ones `last`, or else the first, and that sum.
+
+    There are four of everything, so that the compiler makes vectors of them.
+    """
+    one, two, three, four = -np.inf, -np.inf, -np.inf, -np.inf
+    for c in range(0, n - 3, 4):
+        a, b = row[c] + absent[c], row[c + 1] + absent[c + 1]
+        d, e = row[c + 2] + absent[c + 2], row[c + 3] + absent[c + 3]
+        one = a if a > one else one
+        two = b if b > two else two
+        three = d if d > three else three
+        four = e if e > four else four
+    for c in range(n // 4 * 4, n):
+        one = max(one, row[c] + absent[c])
+    height = max(one, two, three, four)
+    if last >= 0 and row[last] == height:
+        return last, height
+    best = 0
+    while row[best] + absent[best] != height:
+        best += 1
+    return best, height
+
+
+@inner
+def _close_up(similarity, sizes, place, absent, chain, n):
+    """Bring the groups that are left of n places together, at the front."""
+    old, new, left = empty(n, np.int64), empty(n, np.int64), 0
+    for c in range(n):
+        if sizes[c] > 0:
+            old[left], new[c] = c, left
+            left += 1
+    for i in range(len(chain)):
+        chain[i] = new[chain[i]]
+    for x in range(left):
+        y = old[x]
+        place[x], sizes[x], absent[x] = place[y], sizes[y], 0.0
+        for c in range(left):
+            similarity[x, c] = similarity[y, old[c]]
+
+
+@inner
+def _merge(similarity, sizes, n, a, b):
     """Put the group at place a to the one at place b."""
     one, two = sizes[a] / (sizes[a] + sizes[b]), sizes[b] / (sizes[a] + sizes[b])
-    for c in range(len(sizes)):
-        mean = one * similarity[a, c] + two * similarity[b, c]
-        similarity[b, c] = mean
-        similarity[c, b] = mean
+    of_a, of_b = similarity[a], similarity[b]
+    for c in range(n):
+        of_b[c] = one * of_a[c] + two * of_b[c]
     sizes[b] += sizes[a]
     sizes[a] = 0
+    for c in range(n):
+        if sizes[c] > 0:
+            similarity[c, b] = of_b[c]
 
 
 @kernel
@@ -84,12 +129,10 @@ def _of_counts(counts, weight, sizes, place, chain, n_chain, pairs, heights, don
     n = len(sizes)
     found = empty(TILE, np.float64)
     columns, factors = empty(len(counts), np.int64), empty(len(counts), np.float64)
-    first, left = 0, n
+    left = n
     while done < len(pairs) and 2 * left > n:
         if n_chain == 0:
-            while sizes[first] == 0:
-                first += 1
-            chain[0], n_chain = first, 1
+            chain[0], n_chain = 0, 1
         a = chain[n_chain - 1]
         n_columns = _column(counts, weight, a, columns, factors)
         last = chain[n_chain - 2] if n_chain > 1 else -1
