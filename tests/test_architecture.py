@@ -275,3 +275,39 @@ def test_python_calls_no_function_that_is_compiled_for_kernels_only():
         compiled = {id(node) for one in functions(name, COMPILED) for node in ast.walk(one)}
         used = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in compiled]
         assert not {node.id for node in used if node.id in here}, name
+
+
+def origins(tree, module):
+    """Where each name that a file imports comes from, as module.name; of another one it is the file itself."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return lambda name: found.get(name, f"{module}.{name}")
+
+
+def constants_of_kernels():
+    """All constants that are compiled into kernels."""
+    for name, tree in TREES.items():
+        origin = origins(tree, f"gpuensemble.{name}")
+        for node in (node for one in functions(name, COMPILED) for node in ast.walk(one)):
+            if isinstance(node, ast.Name) and node.id.isupper():
+                yield origin(node.id)
+            elif isinstance(node, ast.Attribute) and node.attr.isupper() and isinstance(node.value, ast.Name):
+                yield f"{origin(node.value.id)}.{node.attr}"
+
+
+def test_no_test_changes_what_is_compiled_into_a_kernel():
+    """The kernel would go on with the old number, and write beyond arrays that are made with the new one."""
+    compiled = set(constants_of_kernels())
+    assert {"gpuensemble._kernels.cpu.features.spans.SPAN", "gpuensemble._kernels.distances.KL"} <= compiled
+    changed = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        origin = origins(tree, path.stem)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "monkeypatch.setattr" and len(node.args) == 3:
+                where, what = map(ast.unparse, node.args[:2])
+                changed.add(f"{origin(where)}.{what.strip(chr(39))}")
+    assert "gpuensemble._kernels.cpu.features.steps.BLOCK" in changed
+    assert not compiled & changed

@@ -44,8 +44,8 @@ def choose(dense, sparse, present, held, short, block, guide, labelled, work, sh
         work.n_open[first // SPAN] = n_open
         for j in range(n_open):
             rows[j] += first
-        for begin in range(0, n_open, steps.BLOCK):
-            end = min(begin + steps.BLOCK, n_open)
+        for begin in range(0, n_open, len(room.space)):
+            end = min(begin + len(room.space), n_open)
             chosen, before = rows[begin:end], work.before[first + begin : first + end]
             for j in range(len(chosen)):
                 before[j] = labels[chosen[j]]
