@@ -57,8 +57,8 @@ def _choose(part, constant, noise, cosine, factor, weight, places, work, rows):
             tried[t] = _first_above(ends, target)
             offset[t] = _fill(part[tried[t]], cosine, factor, table, t)
             sums[t] = 0
-        for begin in range(0, len(numbers), BLOCK):
-            chosen = numbers[begin : begin + BLOCK]
+        for begin in range(0, len(numbers), len(scores)):
+            chosen = numbers[begin : begin + len(scores)]
             for j in range(0, len(chosen), DOT_ROWS):
                 dot_rows(part, chosen, j, len(chosen), table, scores)
             for j in range(len(chosen)):
