@@ -44,15 +44,16 @@ def converged(
     xp = namespace(start)
     n, width = start.shape
     room = min(n, depth * width)
-    space, inner = xp.empty((room, n)).T, xp.empty((room, room))
+    space, inner = xp.empty((room, n)).T, xp.zeros((room, room))
     block, size, look = start, 0, Looks(begin * width)
     while True:
         before, size = size, size + block.shape[1]
         space[:, before:size] = block
         basis, beyond = space[:, :size], product(block)
-        corner = basis.T @ beyond
-        inner[:size, before:size], inner[before:size, :size] = corner, corner.T
-        beyond -= basis @ corner
+        near = slice(max(0, before - width), size)  # the image is orthogonal to all blocks but its own and the last one
+        corner = space[:, near].T @ beyond
+        inner[near, before:size], inner[before:size, near] = corner, corner.T
+        beyond -= space[:, near] @ corner
         square = beyond.T @ beyond
         if size == room or size >= look.next:
             values, vectors = xp.linalg.eigh(inner[:size, :size])

@@ -27,8 +27,7 @@ PART_ROWS, PART_SHARE = 10_000, 10  # rows, or so small a part of all, that the 
 PIVOT_ROWS, PIVOT_ROWS_PER_CLUSTER = 4096, 64  # rows that the first centres are chosen from, the larger of both
 EXTRA, LANES = 4, 8  # columns of a block beyond K, which speed up convergence, and then to a multiple of LANES
 DEPTH = 12  # blocks of the Krylov space at most
-TOLERANCE = 1e-3  # of the eigenvectors' residual, relative to the largest eigenvalue
-FIRST_TOLERANCE = 3e-3  # of those of a part of the rows, which are farther from those of all
+TOLERANCE = 3e-3  # of the residuals of eigenvectors, relative to the largest eigenvalue
 
 
 class Graph(NamedTuple):
@@ -211,20 +210,20 @@ def _leading(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Eigen:
     width = min(-(-(n_vectors + EXTRA) // LANES) * LANES, table.n_columns)
     block = to_device(np.linalg.qr(rng.standard_normal((table.n_columns, width)))[0], table.device)
 
-    def of_part(part: Table, block: Array, tolerance: float, begin: int) -> Eigen:
+    def of_part(part: Table, block: Array, begin: int) -> Eigen:
         def product(block: Array) -> Array:
             """Multiply A, or a part of A that comes from some of the rows, with a block."""
             given = namespace(block).ascontiguousarray(root * block)
             found = part.total(_product, degrees, Columns(given, _rounding(abs(given).max() * (2 * r * graph.most))))
             return root * to_device(found, table.device)
 
-        return converged(product, block, DEPTH, tolerance, n_vectors, begin)
+        return converged(product, block, DEPTH, TOLERANCE, n_vectors, begin)
 
     n = max(PART_ROWS, min(table.n_rows // PART_SHARE, SAMPLE_ROWS))
     if table.n_rows >= 4 * n:
-        _, block, _ = of_part(whole(*_sample(table, rng, n)), block, FIRST_TOLERANCE, 3)
-        return of_part(table, block, TOLERANCE, 2)
-    return of_part(table, block, TOLERANCE, 3)
+        _, block, _ = of_part(whole(*_sample(table, rng, n)), block, 3)
+        return of_part(table, block, 2)
+    return of_part(table, block, 3)
 
 
 def _rounding(largest: Array) -> Array:

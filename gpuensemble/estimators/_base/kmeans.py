@@ -167,9 +167,11 @@ def _merged(table: InMemory) -> InMemory:
     m, weight = table.block.m, table.block.weight
     n = len(m.codes)
     sample = m.take(slice(None, None, max(1, n // MERGE_SAMPLE))) if n > 1 else None
-    if sample is None or 2 * len(sample.merge().multiplicity) > len(sample.codes):
+    merged = None if sample is None else sample.merge()
+    if merged is None or 2 * len(merged.multiplicity) > len(sample.codes):
         return table
-    merged = m.merge()
+    if len(sample.codes) < n:
+        merged = m.merge()
     multiplicity = merged.multiplicity
     if weight is not None:
         groups = Membership(merged.group[:, None], [len(multiplicity)], device=m.device)

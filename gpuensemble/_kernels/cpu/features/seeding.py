@@ -7,8 +7,10 @@ It is the CPU's twin of kernels/seeding.cu, and has its bits. Of k-means++ the C
 import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
-from gpuensemble._kernels.cpu.features.lanes import LANES, dot, total
+from gpuensemble._kernels.cpu.features.lanes import LANES, total
 from gpuensemble._kernels.cpu.vector.empty import empty
+
+SIDE_BY_SIDE = 64  # rows whose lanes stay in the first cache
 
 
 def draw_rows(step, places, tries, sizes, rows, weight, fresh, costs, totals, scales, drawn, chosen, found):
@@ -79,8 +81,10 @@ def pivots(x, k):
     squares : array of k float64
         Of the length beyond the span.
     """
-    rows, squares = np.empty(k, np.int64), np.empty(k)
-    _pivots(x.copy(), np.empty(x.shape[1]), np.empty(LANES), rows, squares)
+    (n, d), rows, squares = x.shape, np.empty(k, np.int64), np.empty(k)
+    blocks = np.zeros((-(-n // SIDE_BY_SIDE), SIDE_BY_SIDE, d))  # rows beyond the last are 0, and not chosen
+    blocks.reshape(-1, d)[:n] = x
+    _pivots(blocks.transpose(0, 2, 1).copy(), np.empty(d), np.empty((LANES, SIDE_BY_SIDE)), rows, squares)
     return rows, squares
 
 
@@ -161,21 +165,52 @@ def _try_rows(
 
 @kernel
 def _pivots(x, pivot, lanes, rows, squares):
-    newest, largest = 0, -1.0
-    for y in range(len(x)):
-        own = dot(x[y], x[y], lanes)
-        if own > largest:
-            newest, largest = y, own
+    """Work on blocks of rows, whose entries lie side by side: blocks x d x rows of a block."""
+    d, size, square = x.shape[1], x.shape[2], 1.0
     for i in range(len(rows)):
-        rows[i], squares[i] = newest, largest
-        for j in range(len(pivot)):
-            pivot[j] = x[newest, j]
-        square = max(dot(pivot, pivot, lanes), 1e-300)
         newest, largest = 0, -1.0
-        for y in range(len(x) if i + 1 < len(rows) else 0):
-            along = dot(x[y], pivot, lanes) / square
-            for j in range(len(pivot)):
-                x[y, j] -= along * pivot[j]
-            own = dot(x[y], x[y], lanes)
-            if own > largest:
-                newest, largest = y, own
+        for block in range(len(x)):
+            some = x[block]
+            if i > 0:
+                _clear(lanes)
+                for j in range(d):
+                    for y in range(size):
+                        lanes[j % LANES, y] += some[j, y] * pivot[j]
+                _add_up(lanes)
+                for y in range(size):
+                    lanes[0, y] /= square
+                for j in range(d):
+                    for y in range(size):
+                        some[j, y] -= lanes[0, y] * pivot[j]
+            _clear(lanes)
+            for j in range(d):
+                for y in range(size):
+                    lanes[j % LANES, y] += some[j, y] * some[j, y]
+            _add_up(lanes)
+            for y in range(size):
+                if lanes[0, y] > largest:
+                    newest, largest = block * size + y, lanes[0, y]
+        rows[i], squares[i] = newest, largest
+        for j in range(d):
+            pivot[j] = x[newest // size, j, newest % size]
+        square = max(largest, 1e-300)
+
+
+@inner
+def _clear(lanes):
+    for lane in range(LANES):
+        for y in range(lanes.shape[1]):
+            lanes[lane, y] = 0.0
+
+
+@inner
+def _add_up(lanes):
+    """Do `total` for each row of a block: its sum is put into the first lane."""
+    half = LANES // 2
+    while half > 2:
+        for lane in range(half):
+            for y in range(lanes.shape[1]):
+                lanes[lane, y] += lanes[lane + half, y]
+        half //= 2
+    for y in range(lanes.shape[1]):
+        lanes[0, y] = (lanes[0, y] + lanes[2, y]) + (lanes[1, y] + lanes[3, y])
