@@ -172,16 +172,7 @@ def _pivots(x, pivot, lanes, rows, squares):
         for block in range(len(x)):
             some = x[block]
             if i > 0:
-                _clear(lanes)
-                for j in range(d):
-                    for y in range(size):
-                        lanes[j % LANES, y] += some[j, y] * pivot[j]
-                _add_up(lanes)
-                for y in range(size):
-                    lanes[0, y] /= square
-                for j in range(d):
-                    for y in range(size):
-                        some[j, y] -= lanes[0, y] * pivot[j]
+                _take_off(some, pivot, square, lanes)
             _clear(lanes)
             for j in range(d):
                 for y in range(size):
@@ -194,6 +185,21 @@ def _pivots(x, pivot, lanes, rows, squares):
         for j in range(d):
             pivot[j] = x[newest // size, j, newest % size]
         square = max(largest, 1e-300)
+
+
+@inner
+def _take_off(some, pivot, square, lanes):
+    """Take off the rows of a block what they have along the pivot, whose square is given."""
+    _clear(lanes)
+    for j in range(len(some)):
+        for y in range(some.shape[1]):
+            lanes[j % LANES, y] += some[j, y] * pivot[j]
+    _add_up(lanes)
+    for y in range(some.shape[1]):
+        lanes[0, y] /= square
+    for j in range(len(some)):
+        for y in range(some.shape[1]):
+            some[j, y] -= lanes[0, y] * pivot[j]
 
 
 @inner
