@@ -166,9 +166,11 @@ def _merged(table: InMemory) -> InMemory:
     """Merge equal rows into one with its multiplicity, if a sample says that at least half of the rows are copies."""
     m, weight = table.block.m, table.block.weight
     n = len(m.codes)
-    sample = m.take(slice(None, None, max(1, n // MERGE_SAMPLE))) if n > 1 else None
-    merged = None if sample is None else sample.merge()
-    if merged is None or 2 * len(merged.multiplicity) > len(sample.codes):
+    if n == 1:
+        return table
+    sample = m.take(slice(None, None, max(1, n // MERGE_SAMPLE)))
+    merged = sample.merge()
+    if 2 * len(merged.multiplicity) > len(sample.codes):
         return table
     if len(sample.codes) < n:
         merged = m.merge()
