@@ -123,10 +123,11 @@ def test_a_fitted_model_pickles(name):
     np.testing.assert_array_equal(loaded.labels_, estimator.labels_)
 
 
+@pytest.mark.parametrize("copies", [3, 40])  # all rows tell that they are to be merged, or a sample of them
 @pytest.mark.parametrize("name", K_MEANS)
-def test_equal_rows_are_merged_without_a_difference(name, monkeypatch):
+def test_equal_rows_are_merged_without_a_difference(name, copies, monkeypatch):
     _, labels = ensemble()
-    labels = np.tile(labels, (40, 1))
+    labels = np.tile(labels, (copies, 1))
     table = whole(ge.Membership.from_labels(labels, device="cpu"))
     assert len(kmeans._merged(table).block.m.codes) == len(np.unique(labels, axis=0))
     estimator = clone(ESTIMATORS[name]).set_params(device="cpu")
