@@ -123,7 +123,7 @@ def test_a_fitted_model_pickles(name):
     np.testing.assert_array_equal(loaded.labels_, estimator.labels_)
 
 
-@pytest.mark.parametrize("copies", [3, 40])  # all rows tell that they are to be merged, or a sample of them
+@pytest.mark.parametrize("copies", [40, 120])  # all rows tell that they are to be merged, or a sample of them
 @pytest.mark.parametrize("name", K_MEANS)
 def test_equal_rows_are_merged_without_a_difference(name, copies, monkeypatch):
     _, labels = ensemble()
