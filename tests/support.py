@@ -24,6 +24,20 @@ def check(actual, expected, xp, exact=False):
         np.testing.assert_allclose(actual, expected, rtol=TOLERANCE[expected.dtype], atol=TOLERANCE[expected.dtype])
 
 
+def one_in(number, cases):
+    """Parameters, of which the usual run has one in so many; `-m exhaustive` has the others."""
+    return [pytest.param(*case, marks=pytest.mark.exhaustive if i % number else ()) for i, case in enumerate(cases)]
+
+
+def dealt(cases, others):
+    """Pairs of parameters: of each case the usual run has one of the others, in turns, and `-m exhaustive` the rest."""
+    return [
+        pytest.param(case, other, marks=() if i % len(others) == j else pytest.mark.exhaustive)
+        for i, case in enumerate(cases)
+        for j, other in enumerate(others)
+    ]
+
+
 def onehot(codes, widths):
     """H itself, from codes with -1 for a hole."""
     offsets = np.concatenate([[0], np.cumsum(widths)])

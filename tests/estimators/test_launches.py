@@ -20,7 +20,10 @@ WRITE = "python tests/counts.py write"
 LOOSE = 0.1  # a fit has loops that end by a tolerance, which rounding decides on another machine
 
 
-@pytest.mark.parametrize("name", registry.methods())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.exhaustive if name == "cmvc" else ()) for name in registry.methods()],
+)
 def test_a_method_asks_for_what_is_documented(name):
     method = registry.methods()[name]
     if method.missing:

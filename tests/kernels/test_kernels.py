@@ -27,7 +27,7 @@ from gpuensemble._kernels.cuda import slices as cuda_slices
 from gpuensemble._kernels.cuda import source
 from gpuensemble._linear import thresholding
 from gpuensemble.estimators.lta import solver
-from support import check, membership, onehot, oracle_assign, problems, random_codes
+from support import check, dealt, membership, onehot, oracle_assign, problems, random_codes
 
 
 class Ptx(PtxModule):
@@ -46,6 +46,8 @@ ENGINES = {
     "PTX": Ptx,
     "PTX of sm_120": Ptx120,
 }
+DIALECT = pytest.param("PTX of sm_120", marks=pytest.mark.exhaustive)
+USUAL = [*(name for name in ENGINES if name != "PTX of sm_120"), DIALECT]
 fixtures = {"suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
@@ -64,13 +66,13 @@ def on_cpu(request, monkeypatch):
         yield module
 
 
-@pytest.fixture(params=["PTX", "PTX of sm_120"])
+@pytest.fixture(params=["PTX", DIALECT])
 def on_ptx(request, monkeypatch):
     with _installed(request.param, monkeypatch) as module:
         yield module
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=USUAL)
 def device(request, monkeypatch):
     with _installed(request.param, monkeypatch) as module:
         yield module
@@ -195,14 +197,7 @@ EXTREMES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        pytest.param(name, dtype, marks=() if i % 2 == j else pytest.mark.exhaustive)  # one type each in the usual run
-        for i, name in enumerate(EXTREMES)
-        for j, dtype in enumerate(["float32", "float64"])
-    ],
-)
+@pytest.mark.parametrize(("name", "dtype"), dealt(EXTREMES, ["float32", "float64"]))
 def test_extreme_sizes_have_the_same_bits(device, name, dtype):
     n, widths, n_columns, holes = EXTREMES[name]
     rng = np.random.default_rng(5)

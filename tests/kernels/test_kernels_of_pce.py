@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_kernels import ENGINES, _installed
+from test_kernels import USUAL, _installed
 
 from cudasim import nvrtc
 from gpuensemble._array.devices import to_host
@@ -19,7 +19,7 @@ from support import check, membership, random_codes
 FLOATS = ("float32", "float64")
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=USUAL)
 def device(request, monkeypatch):
     with _installed(request.param, monkeypatch) as module:
         yield module

@@ -13,7 +13,7 @@ from gpuensemble._kernels.cpu.kmeans import relabel as cpu
 from gpuensemble._kernels.cpu.kmeans import short
 from gpuensemble._kmeans.labels.bounds import SAFETY, state_of
 from gpuensemble._kmeans.labels.statistics import CostTables, evaluate
-from support import check, membership, random_codes
+from support import check, dealt, membership, random_codes
 
 WIDTHS = np.array([3, 7, 2, 5, 4, 6, 3, 2, 4])
 
@@ -195,8 +195,7 @@ def assert_same(found, expected):
         check(one, two, namespace(one), exact=True)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(("name", "dtype"), dealt(SCENARIOS, ["float32", "float64"]))
 def test_every_engine_has_the_same_bits(device, name, dtype):
     assert_same(SCENARIOS[name](device, dtype), SCENARIOS[name](np, dtype))
 
