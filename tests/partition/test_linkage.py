@@ -79,3 +79,10 @@ def test_chains_find_the_merges_in_their_order(n, ties):
     similarity, sizes = similarity + similarity.T, 2 ** rng.integers(0, 2 if ties else 4, n)
     found, _ = average.of_matrix(similarity.copy(), sizes)
     assert [tuple(pair) for pair in found.tolist()] == chained(similarity, sizes)
+
+
+def test_a_matrix_of_nan_ends():
+    pairs, _ = average.of_matrix(np.full((9, 9), np.nan), np.ones(9, np.int64))
+    assert pairs.shape == (8, 2)
+    assert (pairs >= 0).all()
+    assert (pairs < 9).all()

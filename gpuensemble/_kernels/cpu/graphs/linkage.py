@@ -86,10 +86,10 @@ def _most_alike(row, absent, n, last):
     height = max(one, two, three, four)
     if last >= 0 and row[last] == height:
         return last, height
-    best = 0
-    while row[best] + absent[best] != height:
-        best += 1
-    return best, height
+    for best in range(n):
+        if row[best] + absent[best] == height:
+            return best, height
+    return 0, height  # only NaN is left
 
 
 @inner
