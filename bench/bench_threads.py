@@ -1,11 +1,11 @@
 """Threads: what one and all of them take, on an idle machine and beside a second process that never rests.
 
 python bench/bench_threads.py pieces [--sizes 300 1000 2000] [--repeat 5]
-python bench/bench_threads.py methods [--rows 500] [--repeat 3] [--only LTA RSEC]
+python bench/bench_threads.py methods [--rows 500] [--repeat 11] [--only LTA RSEC]
 
-`pieces` times NumPy and SciPy with one and with all threads of BLAS: why a fit gives BLAS one. `methods` times whole
-fits in processes of their own: with one thread in our pool and in BLAS, and with as many as there are cores. No ratio
-of the last columns should be below 1, but for noise; the least time of several counts.
+`pieces` times NumPy and SciPy with one and with all threads of BLAS: why a fit gives BLAS one; the least time counts.
+`methods` times whole fits in turns in two processes: with one thread in our pool and in BLAS, and with as many as there
+are cores. A ratio is the median of those of the rounds. None should be below 1, but for noise.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 
 import harness
 import numpy as np
@@ -85,41 +84,58 @@ def pieces(options):
             )
 
 
-def timed(name, rows, threads, repeat):
-    """The least time of a fit, in a process that has so many threads."""
-    environment = os.environ | dict.fromkeys(LIMITS, str(threads))
-    command = [sys.executable, __file__, "one", name, "--rows", str(rows), "--repeat", str(repeat)]
-    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+class Fits:
+    """A process that has so many threads, and fits when it is told to."""
+
+    def __init__(self, name, rows, threads):
+        environment = os.environ | dict.fromkeys(LIMITS, str(threads))
+        command = [sys.executable, __file__, "one", name, "--rows", str(rows)]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
+
+    def seconds(self):
+        """Let it fit once, and return how long that took; the first time waits until all is compiled."""
+        self.process.stdin.write("fit\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def end(self):
+        self.process.communicate()
 
 
 def one(options):
-    """Print the least time of a fit."""
+    """For each line that comes in, print how long a fit takes."""
     import warnings
 
     warnings.simplefilter("ignore")
     rng = np.random.default_rng(0)
     points = rng.normal(0, 1.5, (10, 8))[rng.integers(0, 10, options.rows)] + rng.standard_normal((options.rows, 8))
     labels = ge.generate.random_k(points, 20, (2, round(options.rows**0.5)), random_state=0, device="cpu")
-    METHODS[options.name](10).fit(labels[: min(100, options.rows)])  # compiles
-    times = []
-    for _ in range(options.repeat):
-        begun = time.perf_counter()
-        METHODS[options.name](10).fit(labels)
-        times.append(time.perf_counter() - begun)
-    print(min(times))
+    METHODS[options.name](10).fit(labels)  # compiles
+    for _ in sys.stdin:
+        print(harness.seconds(lambda: METHODS[options.name](10).fit(labels)), flush=True)
+
+
+def in_turns(fits, repeat):
+    """The median times of both processes, and the median ratio within a round."""
+    times = np.array([[process.seconds() for process in fits] for _ in range(repeat)])
+    return *np.median(times, 0), np.median(times[:, 0] / times[:, 1])
 
 
 def methods(options):
     cores = os.cpu_count()
     for name in options.only or METHODS:
+        fits = [Fits(name, options.rows, threads) for threads in (1, cores)]
+        in_turns(fits, 1)
         found = []
         for busy in (False, True):
             with company(busy):
-                found += [timed(name, options.rows, threads, options.repeat) for threads in (1, cores)]
+                found += in_turns(fits, options.repeat)
+        for process in fits:
+            process.end()
         print(
             f"{name:12} n = {options.rows}: idle {found[0]:7.3f} s with 1, {found[1]:7.3f} s with {cores} threads, "
-            f"ratio {found[0] / found[1]:.2f}; busy {found[2]:7.3f} s, {found[3]:7.3f} s, "
-            f"ratio {found[2] / found[3]:.2f}",
+            f"ratio {found[2]:.2f}; busy {found[3]:7.3f} s, {found[4]:7.3f} s, ratio {found[5]:.2f}",
             flush=True,
         )
 
@@ -134,8 +150,9 @@ def main():
     third = commands.add_parser("one")
     third.add_argument("name", choices=METHODS)
     for command, run in ((first, pieces), (second, methods), (third, one)):
-        command.add_argument("--repeat", type=int, default=3)
         command.set_defaults(run=run)
+    for command, rounds in ((first, 3), (second, 11)):
+        command.add_argument("--repeat", type=int, default=rounds)
     for command in (second, third):
         command.add_argument("--rows", type=int, default=500)
     options = parser.parse_args()

@@ -16,7 +16,7 @@ from gpuensemble._linear import stacks
 def fourier(name: str, x: Array, axis: int, overwrite: bool = False, **options: Any) -> Array:
     """Call the transform `name`, with `options`, of scipy.fft or cupy.fft along `axis`; `overwrite` may use `x`."""
     if device_of(x) == "cpu":
-        return getattr(scipy.fft, name)(x, axis=axis, overwrite_x=overwrite, workers=threads.count(), **options)
+        return getattr(scipy.fft, name)(x, axis=axis, overwrite_x=overwrite, workers=threads.at_hand(), **options)
     return getattr(namespace(x).fft, name)(x, axis=axis, **options)
 
 

@@ -6,12 +6,17 @@ BLAS has one thread in every fit, whatever the size. Its own threads wait for ea
 300 x 300 or a QR decomposition of 2000 x 100 takes ten times as long with two of them as with one if another process
 wants a core, and the QR twice as long if none does (python bench/bench_threads.py pieces). What is large is shared out
 to the pool instead, whose threads sleep while they wait (`_linear.dense.product`).
+
+Whoever shares out one pass asks for help (`help_wanted`), which comes while there is a core for it. Whole runs wait for
+nobody, and go to the pool in any case: beside busy processes they have their part of the cores, too.
 """
 
 import collections
 import functools
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
@@ -20,7 +25,11 @@ from typing import Any
 import numba
 from threadpoolctl import ThreadpoolController
 
+from gpuensemble._array import cores
+
 NAME = "gpuensemble"  # of the pool's threads
+LOST = 1.5e-3  # seconds without a core that make a helper rest: half of what a busy process takes at a time
+SHORTEST, LONGEST = 0.01, 0.64  # seconds of a rest
 
 
 def count() -> int:
@@ -41,6 +50,65 @@ if hasattr(os, "register_at_fork"):
 def inside() -> bool:
     """Tell whether this is one of the pool's threads."""
     return threading.current_thread().name.startswith(f"{NAME}_")
+
+
+class _Rests:
+    """Helpers who lost their core rest: for so long as many fewer are asked for.
+
+    Threads that share a pass meet at its end, and wait there for one that takes turns with another process on its core,
+    as long as the other's turn lasts. Beside a busy process fits were slower with two threads than with one.
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.ends = threading.Lock(), [-math.inf]
+        self.length, self.worked = SHORTEST, math.inf  # seconds of a rest, and of a helper's work after it
+
+    def left_of(self, number: int) -> int:
+        """Return how many of so many helpers are not at rest."""
+        now = time.monotonic()
+        with self.lock:
+            return max(0, number - sum(end > now for end in self.ends))
+
+    def note(self, worked: float, lost: float) -> None:
+        """Note how long a helper worked, and was without a core in it: then one rests.
+
+        Where nobody else runs, the system put a helper on a core with another of our threads: it will move one of them.
+        A rest is twice as long as the one before it, if after that helpers worked for less time than they had rested.
+        """
+        now = time.monotonic()
+        with self.lock:
+            if lost <= LOST or not cores.crowded(count()):
+                self.worked += worked / (count() - 1)
+                return
+            if now > self.ends[-1]:
+                self.length = min(2 * self.length, LONGEST) if self.worked < self.length else SHORTEST
+                self.worked = 0.0
+            self.ends = [*(end for end in self.ends if end > now), now + self.length]
+
+
+_rests = _Rests()
+
+
+def at_hand() -> int:
+    """Return how many threads to share one pass with, this one included: those that rest are left out."""
+    return 1 + _rests.left_of(count() - 1)
+
+
+def help_wanted(tasks: list[Callable[[], None]]) -> list[Future]:
+    """Begin tasks in the pool that have a part in one pass, as many as there are cores for as far as is known.
+
+    A task that is not begun leaves its part to others.
+    """
+    here = cores.current()
+    return [pool().submit(_help, task, here) for task in tasks[: _rests.left_of(len(tasks))]]
+
+
+def _help(task: Callable[[], None], core: int) -> None:
+    """Call the task on another core than that of the thread that asked for help."""
+    cores.move_off(core)
+    waited, begun = cores.waited(), time.monotonic()
+    task()
+    _rests.note(time.monotonic() - begun, cores.waited() - waited)
 
 
 def spans(n: int, size: int) -> list[slice]:
@@ -69,7 +137,7 @@ def over_spans(n: int, size: int, task: Callable[[int, int], None], alone: bool)
         for span in left:
             tasks[0](span.start, span.stop)
 
-    others = [pool().submit(work) for _ in range(min(count(), len(all_spans)) - 1)]
+    others = help_wanted([work] * (min(count(), len(all_spans)) - 1))
     try:
         work()
     finally:

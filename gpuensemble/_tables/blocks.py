@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,10 @@ class InMemory(Table):
     def forget(self, name: str) -> None:
         """Clear a field of the block's cache."""
         setattr(self.block.cache, name, None)
+
+    def apart(self) -> "InMemory":
+        """Return the same table for another thread: what steps remember from here on is its own."""
+        return InMemory(replace(self.block, cache=replace(self.block.cache)))
 
 
 def whole(m: Membership, multiplicity: Array | None = None) -> InMemory:

@@ -136,29 +136,12 @@ def test_keys_know_rows_widths_weights_and_names():
     assert len(keys) == 6
 
 
-def test_the_best_run_is_the_one_with_the_least_objective_and_the_first_of_equals():
-    problem, seeds = problem_of(), np.random.SeedSequence(4)
-    starts = [np.random.default_rng(i).integers(0, 3, 40).astype("int32") for i in range(5)]
-    alone = [lloyd.lloyd(problem, labellings.Given(start), 100) for start in starts]
-    objectives = [run.objective for run in alone]
-    for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 1]):
-        left = iter([labellings.Given(starts[i]) for i in order])
-        found = best_run(problem, Starts(len(order), lambda rng, left=left: next(left)), 100, seeds)
-        assert found.objective == min(objectives[i] for i in order)
-    for first, second in ((starts[0], (starts[0] + 1) % 3), ((starts[0] + 1) % 3, starts[0])):  # with other names
-        left = iter([labellings.Given(first), labellings.Given(second)])
-        found = best_run(problem, Starts(2, lambda rng, left=left: next(left)), 100, seeds)
-        expected = lloyd.lloyd(problem, labellings.Given(first), 100)
-        assert found.path == expected.path
-        np.testing.assert_array_equal(found.statistics.counts, expected.statistics.counts)
-
-
 def test_runs_go_on_from_where_they_were_saved(tmp_path, monkeypatch):
     """Each state that is noted leads to the same end, with the starts before it left out."""
     problem, seeds = problem_of(), np.random.SeedSequence(4)
     drawn = []
 
-    def start(rng):
+    def start(problem, rng):
         drawn.append(rng.integers(0, 3, 40).astype("int32"))
         return labellings.Given(drawn[-1])
 

@@ -4,7 +4,6 @@ import gc
 import threading
 import tracemalloc
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,9 +12,8 @@ from scipy import sparse
 from gpuensemble._array import threads
 from gpuensemble._array.csr import matrix
 from gpuensemble._kernels.cpu import membership as cpu
-from gpuensemble._kernels.cpu.features import lloyd as cpu_lloyd
 from gpuensemble._kernels.cpu.features import spans
-from gpuensemble._kernels.cpu.kmeans import relabel, sharing
+from gpuensemble._kernels.cpu.kmeans import sharing
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._kmeans.labels import labellings, lloyd
 from gpuensemble._kmeans.labels.costs import KCCCosts, SECCosts
@@ -38,24 +36,6 @@ def run_of(problem):
     run = lloyd.lloyd(problem, start, 30, skip=True)
     (labels,) = problem.table.columns(lloyd.labels_of, (problem.costs, run.labelling), ("int32",))
     return run.path, run.evaluated, labels.tolist(), run.statistics.counts.tolist()
-
-
-@pytest.fixture
-def spread(monkeypatch):
-    """Spread the smallest work over threads: a function that sets their number."""
-    pools = []
-
-    def spread(number):
-        pools.append(ThreadPoolExecutor(number))
-        monkeypatch.setattr(relabel, "ALONE", 1)
-        monkeypatch.setattr(cpu_lloyd, "ALONE", 1)
-        monkeypatch.setattr(threads, "count", lambda: number)
-        monkeypatch.setattr(threads, "pool", lambda pool=pools[-1]: pool)
-        return pools[-1]
-
-    yield spread
-    for pool in pools:
-        pool.shutdown()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

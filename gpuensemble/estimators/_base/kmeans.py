@@ -53,7 +53,7 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         with bar("starts", self.verbose, n_starts * self.max_iter, "iteration") as show:
             run = best_run(
                 problem,
-                Starts(n_starts, lambda rng: self._labelling(start, problem, weighting, rng)),
+                Starts(n_starts, lambda problem, rng: self._labelling(start, problem, weighting, rng)),
                 self.max_iter,
                 random.sequence(self.random_state),
                 checkpoint=self._checkpoint(table, n_starts),

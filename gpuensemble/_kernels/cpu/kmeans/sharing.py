@@ -8,6 +8,7 @@ for a thread that has not begun. Who waits lets other threads run, and a helper 
 """
 
 import ctypes
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def led(kernel: Callable, shared: tuple, own: list[tuple]) -> int:
         while kernel(*calls[number]):
             time.sleep(NAP)
 
-    others = [threads.pool().submit(help_, number) for number in range(1, len(own))]
+    others = threads.help_wanted([functools.partial(help_, number) for number in range(1, len(own))])
     try:
         found = kernel(*calls[0])
     finally:
