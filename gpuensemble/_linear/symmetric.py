@@ -29,6 +29,7 @@ NARROW = 5e-5  # of |X|: what rounding may hide in a factor of float32, as many 
 DEGREE = 8  # of the polynomial of a pass, where few are above
 AIM = 0.05  # the error that a block of the right degree has, over what is allowed
 LEAST = 8  # from this size on a matrix is made tridiagonal first, on the CPU
+GOOD = 0.75  # an error over what is allowed: half of that is rounding in float32, with any BLAS
 MOST_RESTS = 4
 ABOVE, BELOW, UNKNOWN = 1, -1, 0  # the side of the threshold that few eigenvalues are on
 
@@ -213,13 +214,13 @@ class SymmetricSequence:
         """Learn from a block how many passes the next one needs.
 
         Where few are above, they are as many as make its error 1 % of what is allowed, at the same rate. They do not
-        grow where half of what is allowed was reached: the rest may be rounding. Where they would be too many, or were
-        too few, some decompositions come before the next block.
+        grow where the error was at most GOOD: the rest may be rounding. Where they would be too many, or were too few,
+        some decompositions come before the next block.
         """
         if self.side == ABOVE and 0 < found.error < found.start < math.inf:
             rate = math.log(found.start / found.error) / self.n_passes
             wanted = max(1, math.ceil(math.log(max(100 * found.start, 1)) / rate))
-            self.n_passes = wanted if found.error > 0.5 else min(wanted, self.n_passes)
+            self.n_passes = wanted if found.error > GOOD else min(wanted, self.n_passes)
         if self.side == BELOW and 0 < found.start < math.inf:
             self.first_error = found.start * min(max(found.error / AIM, 1), 1 / AIM)
         self.rests = 0 if found.error <= 1 else min(2 * self.rests + 1, MOST_RESTS)

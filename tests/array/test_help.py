@@ -15,6 +15,13 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells where th
 TWO_CORES = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
 
 
+@pytest.fixture(autouse=True)
+def _rests(monkeypatch):
+    """Helpers rest here, who do not in other tests."""
+    monkeypatch.setattr(threads, "LOST", 1e-3)
+    monkeypatch.setattr(threads, "_rests", threads._Rests())
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """Four threads beside busy processes, and a clock that the test sets."""
@@ -35,7 +42,7 @@ def in_thread(function):
 
 
 def test_a_helper_that_lost_its_core_rests(clock):
-    rests = threads._Rests()
+    rests = threads._rests
     assert [rests.left_of(number) for number in (0, 1, 3)] == [0, 1, 3]
     rests.note(worked=0.1, lost=threads.LOST)  # so little is no sign
     assert rests.left_of(3) == 3
@@ -48,7 +55,7 @@ def test_a_helper_that_lost_its_core_rests(clock):
 
 
 def test_rests_grow_while_helpers_work_less_than_they_rested(clock):
-    rests = threads._Rests()
+    rests = threads._rests
     lengths = []
     for _ in range(9):
         rests.note(worked=0.0, lost=1.0)
@@ -65,7 +72,6 @@ def test_rests_grow_while_helpers_work_less_than_they_rested(clock):
 
 def test_work_is_done_by_those_who_do_not_rest(monkeypatch):
     """The answer is the same with all helpers at rest, and the pool is not asked."""
-    monkeypatch.setattr(threads, "_rests", threads._Rests())
     monkeypatch.setattr(threads, "count", lambda: 3)
     assert threads.at_hand() == 3
     threads._rests.ends = [math.inf] * 2
@@ -79,14 +85,12 @@ def test_work_is_done_by_those_who_do_not_rest(monkeypatch):
 @pytest.mark.parametrize("crowded", [True, False])
 def test_help_is_noted_with_what_it_lost(lost, crowded, monkeypatch):
     """On a machine that is otherwise idle nobody rests: there are cores, and the system moves the threads apart."""
-    rests = threads._Rests()
-    monkeypatch.setattr(threads, "_rests", rests)
     monkeypatch.setattr(threads, "count", lambda: 2)
     waits = iter([5.0, 5.0 + lost])
     monkeypatch.setattr(cores, "waited", lambda: next(waits))
     monkeypatch.setattr(cores, "crowded", lambda n_threads: crowded)
     assert threads.help_wanted([lambda: None])[0].result() is None
-    assert rests.left_of(1) == (lost == 0 or not crowded)
+    assert threads._rests.left_of(1) == (lost == 0 or not crowded)
 
 
 @LINUX
@@ -166,6 +170,7 @@ def test_threads_of_other_processes_make_a_crowd(tmp_path, monkeypatch):
         pytest.skip("may not use all cores")
     file = tmp_path / "loadavg"
     monkeypatch.setattr(cores, "RUNNING", str(file))
+    monkeypatch.setattr(cores, "_runs", lambda thread: thread == str(threading.get_native_id()))
     for running in (1, 2, n_cores, n_cores + 5):
         file.write_text(f"0.20 0.18 0.12 {running}/80 11206\n")
         for n_threads in (1, n_cores, n_cores + 1):
@@ -186,5 +191,13 @@ def test_who_may_use_some_cores_only_knows_of_no_others(monkeypatch):
 
 
 @LINUX
-def test_a_thread_that_has_ended_does_not_run():
+def test_a_thread_runs_that_looks_and_not_one_that_waits_or_has_ended():
+    end, begun = threading.Event(), []
+    waiting = threading.Thread(target=lambda: (begun.append(threading.get_native_id()), end.wait()))
+    waiting.start()
+    while not begun or cores._runs(str(begun[0])):
+        time.sleep(0.001)  # until it waits
+    assert cores._runs(str(threading.get_native_id()))
+    end.set()
+    waiting.join()
     assert not cores._runs("999999999")

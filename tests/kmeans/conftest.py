@@ -18,7 +18,6 @@ def spread(monkeypatch):
         pools.append(ThreadPoolExecutor(number))
         monkeypatch.setattr(relabel, "ALONE", 1)
         monkeypatch.setattr(cpu_lloyd, "ALONE", 1)
-        monkeypatch.setattr(threads, "_rests", threads._Rests())
         monkeypatch.setattr(threads, "count", lambda: number)
         monkeypatch.setattr(threads, "pool", lambda pool=pools[-1]: pool)
         return pools[-1]
