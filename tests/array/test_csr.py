@@ -9,6 +9,7 @@ from scipy import sparse
 
 import gpuensemble as ge
 from gpuensemble._array import csr
+from support import dealt
 
 
 def broken(kind, **parts):
@@ -86,10 +87,9 @@ SPARSE_FILES = {
 }
 
 
-@pytest.mark.parametrize("parts", SPARSE_FILES.values(), ids=SPARSE_FILES)
-@pytest.mark.parametrize("kind", ["csr", "csc"])
-def test_a_damaged_sparse_file_ends_a_command_with_a_sentence(kind, parts, tmp_path):
-    X = broken(kind, **parts)
+@pytest.mark.parametrize(("damage", "kind"), dealt(SPARSE_FILES, ["csr", "csc"]))
+def test_a_damaged_sparse_file_ends_a_command_with_a_sentence(damage, kind, tmp_path):
+    X = broken(kind, **SPARSE_FILES[damage])
     arrays = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": np.array(X.shape)}
     np.savez(tmp_path / "X.npz", format=np.array(kind.encode()), **arrays)
     command = [sys.executable, "-m", "gpuensemble", "generate", str(tmp_path / "X.npz"), "-r", "2", "-k", "2"]

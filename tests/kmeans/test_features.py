@@ -20,7 +20,7 @@ from gpuensemble._kmeans.features import distances as measures
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.features import seeding as feature_seeding
 from gpuensemble._kmeans.features.lloyd import kmeans
-from support import check
+from support import check, dealt
 
 DISTANCES = measures.DISTANCES
 
@@ -168,8 +168,7 @@ def test_cosine_distances_of_blocks_add_up(xp):
     assert found.objective == pytest.approx(costs.min(1).sum())
 
 
-@pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("distance", "dtype"), dealt(DISTANCES, ["float32", "float64"]))
 def test_the_same_seed_is_the_same_partition_everywhere(xp, distance, dtype):
     X = suited(table(n=500, dtype=dtype), distance)
     here = kmeans(X, 8, np.random.default_rng(3), distance=distance, n_init=3)

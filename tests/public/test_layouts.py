@@ -9,6 +9,7 @@ from test_prox import one_thread, random  # noqa: F401
 
 from gpuensemble import prox, stiefel, tsvd
 from gpuensemble._array.devices import to_host
+from support import dealt
 
 MODULES = (tsvd.__name__, stiefel.__name__)
 DTYPES = {"float32": 1e-4, "float64": 1e-11, "complex64": 1e-4, "complex128": 1e-11}
@@ -150,8 +151,7 @@ def test_every_public_function_is_under_the_law():
     assert public - takes_no_array == {name.split(",")[0] for name in CASES}
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "dtype"), dealt(CASES, DTYPES))
 def test_memory_layout_changes_no_result(xp, name, dtype):
     case = CASES[name]
     if case.is_real and dtype.startswith("c"):
