@@ -526,9 +526,7 @@ def cluster():
         yield client
 
 
-@pytest.mark.parametrize(
-    ("name",), one_in(2, [("SEC",), ("SEC k-means++",), ("KCC entropy",), ("SEC random, entropy",)])
-)
+@pytest.mark.parametrize("name", one_in(2, [["SEC"], ["SEC k-means++"], ["KCC entropy"], ["SEC random, entropy"]]))
 def test_workers_give_the_bits_of_one_process(name, cluster, tmp_path):
     import dask.array
 
