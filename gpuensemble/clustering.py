@@ -1,7 +1,7 @@
 """From features to labels in one estimator: base partitions, and their consensus."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from sklearn.base import clone
@@ -11,8 +11,9 @@ from gpuensemble import generate
 from gpuensemble._array import checks, csr, frames, random
 from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._array.messages import shown
-from gpuensemble._graphs import search
+from gpuensemble._graphs.distances import of_matrix
 from gpuensemble._graphs.nearest import METRICS
+from gpuensemble._graphs.search import nearest_seen
 from gpuensemble._inspection.choose import Choice, choose_k, numbers
 from gpuensemble.estimators._base import registry
 from gpuensemble.estimators._base.labels import NamedColumns
@@ -188,9 +189,9 @@ class ConsensusClustering(NamedColumns, ClusterMixin, BaseEstimator):
         if rows.shape[1] != self.n_features_in_:
             raise ValueError(f"`X` must have n_features={self.n_features_in_} columns, got {rows.shape[1]}.")
         with on(device):
-            seen = search.of_matrix(csr.moved(self._fitted_rows, device), self.distance)
-            new = search.of_matrix(csr.cast(rows, seen.X.dtype), self.distance, seen.mean)
-            near, square = search.nearest_others(new, seen, min(VOTERS, len(seen.square)))
+            seen = of_matrix(csr.moved(self._fitted_rows, device), self.distance)
+            new = of_matrix(csr.cast(rows, seen.X.dtype), self.distance, seen.mean)
+            near, square = nearest_seen(new, seen, min(VOTERS, len(seen.square)))
             labels = _voted(near, square, to_device(self.labels_, device))
         return to_device(labels, home)
 
@@ -229,22 +230,29 @@ class ConsensusClustering(NamedColumns, ClusterMixin, BaseEstimator):
         """Make the base partitions, or take those given."""
         if isinstance(self.partitions, str):
             checks.choice(self.partitions, "partitions", tuple(WAYS))
+            more = {} if self.partition_params is None else self.partition_params
+            if not isinstance(more, Mapping):
+                raise TypeError(f"`partition_params` must be None or a dict of arguments, got {shown(more)}.")
             options = {"distance": self.distance, "random_state": seed, "device": self.device, "verbose": self.verbose}
-            return WAYS[self.partitions](X, k, r, **options | (self.partition_params or {}))
+            return WAYS[self.partitions](X, k, r, **options | dict(more))
         table = self.partitions(X, k, r, seed) if callable(self.partitions) else self.partitions
         table = frames.table(table)
-        shape, n = getattr(table, "shape", None), checks.n_rows(X)
-        if shape is None or len(shape) != 2 or shape[0] != n:
+        n, is_table = checks.n_rows(X), isinstance(table, list | tuple) or len(getattr(table, "shape", ())) == 2
+        if not is_table or checks.n_rows(table) != n:
             raise ValueError(f"`partitions` must be a table of labels with n_samples={n} rows, got {shown(table)}.")
+        frames.refuse_another_order(table, "partitions", X, "X")
         return table
 
 
 def _voted(near: Array, square: Array, labels: Array) -> Array:
-    """Return the label with the most votes of the nearest rows, 1 over the distance each; the first of equal ones."""
+    """Return the label with the most votes of the nearest rows, 1 over the distance each; the first of equal ones.
+
+    Where the nearest row is equal to the row itself, nobody else votes.
+    """
     xp = namespace(near)
     names, found = xp.unique(labels, return_inverse=True)
     weight = 1 / xp.maximum(square / xp.maximum(square[:, -1:], 1e-300), 1e-30) ** 0.5
     votes = xp.zeros((len(near), len(names)))
     for voter in range(near.shape[1]):
         votes += weight[:, voter, None] * (found[near[:, voter], None] == xp.arange(len(names)))
-    return names[votes.argmax(1)].astype("int32")
+    return xp.where(square[:, 0] == 0, labels[near[:, 0]], names[votes.argmax(1)]).astype("int32")

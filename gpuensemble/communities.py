@@ -26,7 +26,8 @@ def louvain(
     ----------
     graph : symmetric n x n matrix
         Sparse, of SciPy or CuPy, or dense: the weights of edges, at least 0. Weights that are not all integers are
-        rounded to a 2**-20th of the largest, so that sums of them are the same in any order.
+        rounded to a 2**-20th of the largest, so that sums of them are the same in any order. So are integers that add
+        up to 2**53 or more.
     resolution : float
         More than 0; the larger, the more communities.
     target_clusters : int, optional
@@ -101,4 +102,6 @@ def modularity(graph: Any, labels: Any, resolution: float = 1.0, *, device: str 
         checked = graphs.of_matrix(matrix)
         labels = checks.vector(labels, "labels", device, checked.n_nodes, "iu")
         _, labels = namespace(labels).unique(labels, return_inverse=True)
+        if not len(checked.weights):
+            raise ValueError("`graph` must have an edge, as shares of no weight are not defined, got none.")
         return graphs.modularity(checked, labels, resolution)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from gpuensemble._array import checks, csr, frames, random
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
-from gpuensemble._graphs import search
+from gpuensemble._graphs.distances import by_distance, of_matrix
 from gpuensemble._graphs.nearest import METHODS, METRICS, measured_recall, nearest_rows
 
 
@@ -88,9 +88,9 @@ def nearest(
         X = csr.matrix(X, "X", device)
         csr.refuse_unfit(X, "X", metric)
         (rng,) = random.generators(random_state, 1)
-        rows = search.of_matrix(X, metric)
+        rows = of_matrix(X, metric)
         found, method = nearest_rows(rows, n_neighbors, method, n_probes, rng)
         recall = 1.0 if method == "exact" else measured_recall(rows, found, rng)
-        indices, distances = search.by_distance(rows, found)
+        indices, distances = by_distance(rows, found)
     distances = distances / 2 if metric == "cosine" else distances
     return Neighbors(to_device(indices.astype("int32"), home), to_device(distances, home), method, recall)

@@ -71,7 +71,15 @@ def l21(x: Any, tau: Any, *, check: bool = True) -> Array:
     tau = checks.thresholds(tau, "tau", x, (*x.shape[:-2], 1, x.shape[-1]), check)
     if check:
         checks.finite(x, "x")
-    return _shortened(x, (abs(x) ** 2).sum(-2, keepdims=True) ** 0.5, tau)
+    return _shortened(x, _lengths(x) if check else (abs(x) ** 2).sum(-2, keepdims=True) ** 0.5, tau)
+
+
+def _lengths(x: Array) -> Array:
+    """Return the lengths of columns, whose squares may be too large or too small for the type."""
+    xp, size = namespace(x), abs(x)
+    most = 100 if size.dtype == "float32" else 1000
+    exponent = xp.clip(xp.frexp(size.max(-2, keepdims=True, initial=0))[1], -most, most)
+    return xp.ldexp((xp.ldexp(size, -exponent) ** 2).sum(-2, keepdims=True) ** 0.5, exponent)
 
 
 def _shortened(x: Array, length: Array, tau: Any) -> Array:

@@ -261,8 +261,9 @@ def _refuse_size(X: Any, values: Array, name: str, rows: Sequence, limit: float)
         raise ValueError(f"`{name}` {rule}, got {largest:g} in row {shown(rows[row])}, column {column}.")
 
 
-def dense(X: Any, begin: int, end: int) -> Array:
-    """Return rows begin .. end - 1 as a dense array."""
+def dense(X: Any, begin: int = 0, end: int | None = None) -> Array:
+    """Return rows begin .. end - 1, by default all, as a dense array."""
+    end = X.shape[0] if end is None else end
     return X.dense(begin, end) if isinstance(X, Csr) else X[begin:end]
 
 

@@ -59,6 +59,20 @@ def features(X: Any, name: str = "X") -> Any:
     return _named_matrix(X) if hasattr(X, "__array__") and not is_arrow else frame_of(_arrow(X, name))
 
 
+def refuse_another_order(one: Any, name: str, other: Any, other_name: str) -> None:
+    """Raise if both have names of their samples, the same ones in another order."""
+    if not (hasattr(one, "iloc") and hasattr(other, "iloc")):
+        return
+    ours, theirs = one.index, other.index
+    if len(ours) == len(theirs) and bool(theirs.isin(ours).all()) and bool(ours.isin(theirs).all()):
+        row = next((row for row, pair in enumerate(zip(ours, theirs, strict=True)) if pair[0] != pair[1]), None)
+        if row is not None:
+            raise ValueError(
+                f"`{name}` must have its samples in the order of `{other_name}`, got {shown(ours[row])} "
+                f"instead of {shown(theirs[row])} in row {row}."
+            )
+
+
 def matrices(given: Any, name: str) -> Any:
     """Return a list of matrices of features as `features` returns each; what is no list is returned itself."""
     if not isinstance(given, list | tuple):

@@ -8,6 +8,7 @@ from gpuensemble._array.csr import Csr
 from gpuensemble._array.devices import Array, choose_device, device_of, namespace, on
 
 UNITS = 1 << 20  # the largest of weights that are not integers becomes so many units
+EXACT = 2.0**53  # below it float64 has every whole number
 
 
 class Graph(NamedTuple):
@@ -81,10 +82,13 @@ def _sparse(matrix: Array) -> Csr:
 
 
 def of_matrix(matrix: Csr) -> Graph:
-    """Read a symmetric matrix of weights of at least 0; those that are not all whole are rounded to units of 2**k."""
+    """Read a symmetric matrix of weights of at least 0.
+
+    Those that are not all whole, or whose sums are not exact in float64, are rounded to units of 2**k.
+    """
     xp = namespace(matrix.data)
     weights, n = matrix.data, matrix.shape[0]
-    if bool((weights != xp.rint(weights)).any()):
+    if bool((weights != xp.rint(weights)).any() | (weights.sum(dtype="float64") >= EXACT)):
         scale = 2.0 ** (math.frexp(UNITS / float(weights.max()))[1] - 1)
         weights = xp.rint(weights * scale)
     kept = xp.nonzero(weights > 0)[0]

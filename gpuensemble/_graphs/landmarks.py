@@ -8,7 +8,8 @@ labels any rows, a block at a time.
 from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, namespace, to_device
-from gpuensemble._graphs.search import nearest_centers, of_matrix
+from gpuensemble._graphs.distances import of_matrix
+from gpuensemble._graphs.search import nearest_centers
 from gpuensemble._kmeans.features.lloyd import kmeans
 from gpuensemble._linear.eigen import leading
 

@@ -8,8 +8,9 @@ from typing import Any
 from gpuensemble._array import threads
 from gpuensemble._array.csr import Csr
 from gpuensemble._array.devices import Array, namespace, to_host
+from gpuensemble._graphs.distances import Rows
 from gpuensemble._graphs.graph import Graph
-from gpuensemble._graphs.search import Rows, completed
+from gpuensemble._graphs.search import completed
 
 LIBRARIES = {"hnsw": "hnswlib", "nndescent": "pynndescent", "cuvs": "cuvs"}
 SPARE = 10  # more neighbours than asked for make the search of pynndescent better

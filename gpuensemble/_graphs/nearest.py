@@ -4,7 +4,8 @@ from typing import Any
 
 from gpuensemble._array.devices import Array, namespace, to_device, to_host
 from gpuensemble._graphs import libraries
-from gpuensemble._graphs.search import Rows, exact, inverted
+from gpuensemble._graphs.distances import Rows
+from gpuensemble._graphs.search import exact, inverted
 
 METRICS = ("sqeuclidean", "cosine")
 METHODS = ("auto", "exact", "inverted", *libraries.LIBRARIES)

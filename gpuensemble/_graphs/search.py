@@ -1,7 +1,11 @@
 """The nearest rows of every row: among all rows, by blocks of products, or among those of an inverted file.
 
-Scores are |y|^2 - 2 x.y: squared distances less |x|^2. An inverted file is a k-means of the rows; a row is compared
-with the rows of the few clusters whose centres are nearest to it.
+Scores are |y|^2 - 2 x.y: squared distances less |x|^2. Rounding makes them worthless for rows that are much nearer to
+each other than to the mean, so what was found is held against distances from differences: rows in doubt are searched
+anew in float64, from a mean of their own, and if that is not enough by differences alone.
+
+An inverted file is a k-means of the rows; a row is compared with the rows of the few clusters whose centres are nearest
+to it.
 """
 
 from collections.abc import Callable
@@ -10,39 +14,16 @@ from typing import Any, NamedTuple
 from scipy.sparse import csr_array
 
 from gpuensemble._array import threads
-from gpuensemble._array.csr import Csr, row_sums, scaled, some_rows
-from gpuensemble._array.csr import dense as dense_rows
+from gpuensemble._array.csr import Csr, dense, some_rows
 from gpuensemble._array.devices import Array, device_of, namespace, to_device, to_host
+from gpuensemble._graphs.distances import Rows, by_value, differences, doubtful
 from gpuensemble._kernels.cpu.graphs import nearest as cpu
 from gpuensemble._kmeans.features.lloyd import kmeans
 
-ENTRIES = {"cpu": 1 << 19, "cuda": 1 << 26}  # of a block of scores
 WIDE = {"dense": 1 << 11, "sparse": 1 << 14}  # columns of a block of scores on the CPU
 SPAN = 1 << 14  # rows that look into the lists of an inverted file together
 SAMPLE = 64  # rows of each list that its centre is made from
 ITERATIONS = 10  # of the k-means of an inverted file
-
-
-class Rows(NamedTuple):
-    """These are the rows that are compared, their squared lengths, and the mean that was taken off them, or None."""
-
-    X: Any  # array or Csr
-    square: Array
-    mean: Array | None
-
-    @property
-    def device(self) -> str:
-        """Return where they are."""
-        return device_of(self.square)
-
-    @property
-    def entries(self) -> int:
-        """Return how many scores to work on at a time."""
-        return ENTRIES["cpu" if self.device == "cpu" else "cuda"]
-
-    def take(self, rows: Any) -> Any:
-        """Return some of the rows, named by an array or a slice."""
-        return some_rows(self.X, rows)
 
 
 class Others(NamedTuple):
@@ -51,16 +32,6 @@ class Others(NamedTuple):
     turned: Any  # columns x rows, dense or SciPy's
     square: Array
     names: Array
-
-
-def of_matrix(X: Any, metric: str, mean: Array | None = None) -> Rows:
-    """Take a mean, by default their own, off dense rows, to lose fewer digits; bring rows to length 1 for cosines."""
-    if metric == "cosine":
-        X = scaled(X, squared=True)
-    elif not isinstance(X, Csr):
-        mean = (X.sum(0, dtype="float64") / len(X)).astype(X.dtype) if mean is None else mean
-        X = namespace(X).ascontiguousarray(X - mean)
-    return Rows(X, row_sums(X, lambda x, *_: x * x).astype(X.dtype), mean)
 
 
 def exact(rows: Rows, q: int, chosen: Array | None = None, group: Array | None = None) -> Array:
@@ -72,19 +43,48 @@ def exact(rows: Rows, q: int, chosen: Array | None = None, group: Array | None =
     n = len(rows.square)
     chosen = xp.arange(n) if chosen is None else chosen
     group = xp.arange(n) if group is None else group
+    kept, squares = _compared(rows, q, chosen, group, _by_products)
+    again = doubtful(rows, chosen, kept, squares)
+    if len(again):
+        some = chosen[again]
+        rows = rows.about(rows.mean_of(some))
+        kept[again], squares = _compared(rows, q, some, group, _by_products)
+        left = doubtful(rows, some, kept[again], squares)
+        if len(left) and not rows.is_sparse:
+            kept[again[left]], _ = _compared(rows, q, some[left], group, _by_differences)
+    return kept
+
+
+def _compared(rows: Rows, q: int, chosen: Array, group: Array, scoring: Callable) -> tuple[Array, Array]:
+    """Compare the chosen rows with all rows; return the q with the least scores of each, and these with |x|^2."""
+    xp = namespace(rows.square)
+    n = len(rows.square)
     least, kept = _nothing(rows, n, q)
-    wide = min(n, WIDE["sparse" if isinstance(rows.X, Csr) else "dense"] if rows.device == "cpu" else rows.entries)
+    wide = min(n, WIDE["sparse" if rows.is_sparse else "dense"] if rows.device == "cpu" else rows.entries)
     tall = max(1, rows.entries // wide)
 
     def search(first: int, last: int) -> None:
         for part in threads.spans(n, wide):
-            others = _others(rows, part)
+            names, scores = xp.arange(part.start, part.stop), scoring(rows, part)
             for span in threads.spans(last - first, tall):
                 some = chosen[first + span.start : first + span.stop]
-                keep_nearest(_scores(rows.take(some), others), others.names, some, group, least, kept)
+                keep_nearest(scores(some), names, some, group, least, kept)
 
     _in_spans(rows, len(chosen), max(tall, -(-len(chosen) // (4 * threads.count()))), search)
-    return kept[chosen]
+    return kept[chosen], least[chosen] + rows.square[chosen, None]
+
+
+def _by_products(rows: Rows, part: slice) -> Callable[[Array], Array]:
+    """Return what finds the scores of some rows beside those of a part."""
+    others = _others(rows, part)
+    return lambda some: _scores(rows.take(some), others)
+
+
+def _by_differences(rows: Rows, part: slice) -> Callable[[Array], Array]:
+    """Return what finds the squared distances of some rows from those of a part."""
+    xp = namespace(rows.square)
+    names = xp.arange(part.start, part.stop)
+    return lambda some: differences(rows.whole, some, rows.whole, xp.tile(names, (len(some), 1)))
 
 
 def inverted(rows: Rows, q: int, n_probes: int, rng: Any) -> Array:
@@ -111,6 +111,8 @@ def inverted(rows: Rows, q: int, n_probes: int, rng: Any) -> Array:
                 keep_nearest(_scores(rows.take(some), _others(rows, members)), members, some, group, least, kept)
 
     _in_spans(rows, n, SPAN, search)
+    if rows.square.dtype == "float32" and len(doubtful(rows, group, kept, least + rows.square[:, None])):
+        return inverted(rows.about(rows.mean_of(group)), q, n_probes, rng)
     return completed(rows, kept)
 
 
@@ -124,7 +126,7 @@ def completed(rows: Rows, kept: Array) -> Array:
 
 def nearest_centers(rows: Rows, centers: Array, q: int) -> tuple[Array, Array]:
     """Find the q nearest centres of each row, the nearest first, and their squared distances."""
-    return nearest_others(rows, Rows(centers, (centers * centers).sum(1), None), q)
+    return nearest_others(rows, Rows(centers, centers, (centers * centers).sum(1), None), q)
 
 
 def nearest_others(rows: Rows, given: Rows, q: int) -> tuple[Array, Array]:
@@ -133,7 +135,7 @@ def nearest_others(rows: Rows, given: Rows, q: int) -> tuple[Array, Array]:
     n, p = len(rows.square), len(given.square)
     # the given rows are numbered after the rows, so that none is left out for being the row itself
     others, group = _others(given, slice(0, p)), xp.arange(n + p)
-    if isinstance(rows.X, Csr) and not isinstance(given.X, Csr):  # SciPy would turn it for every block
+    if rows.is_sparse and not given.is_sparse:  # SciPy would turn it for every block
         others = others._replace(turned=xp.ascontiguousarray(others.turned))
     least, kept = _nothing(rows, n, q)
     tall = max(1, rows.entries // p)
@@ -146,6 +148,33 @@ def nearest_others(rows: Rows, given: Rows, q: int) -> tuple[Array, Array]:
 
     _in_spans(rows, n, SPAN, search)
     return kept - n, xp.maximum(least + rows.square[:, None], 0)
+
+
+def nearest_seen(new: Rows, seen: Rows, q: int) -> tuple[Array, Array]:
+    """Find the q rows seen before that are nearest to each new row, and their squared distances, from differences."""
+    xp = namespace(new.square)
+    every = xp.arange(len(new.square))
+    kept, squares = nearest_others(new, seen, q)
+    again = doubtful(new, every, kept, squares, seen)
+    if len(again):
+        mean = new.mean_of(again)
+        some = new._replace(whole=some_rows(new.whole, again)).about(mean)
+        kept[again], squares = nearest_others(some, seen.about(mean), q)
+        left = doubtful(some, every[: len(again)], kept[again], squares, seen)
+        if len(left) and not new.is_sparse:
+            kept[again[left]] = _nearest_by_differences(some, left, seen, q)
+    return by_value(kept, differences(new.whole, every, seen.whole, kept))
+
+
+def _nearest_by_differences(new: Rows, chosen: Array, seen: Rows, q: int) -> Array:
+    """Find the q nearest of the rows seen before for the chosen ones."""
+    xp, n = namespace(chosen), len(seen.square)
+    found = []
+    for span in threads.spans(len(chosen), max(1, seen.entries // n)):
+        some = chosen[span]
+        every = xp.tile(xp.arange(n), (len(some), 1))
+        found.append(by_value(every, differences(new.whole, some, seen.whole, every))[0][:, :q])
+    return xp.concatenate(found)
 
 
 def _in_spans(rows: Rows, n: int, size: int, search: Callable[[int, int], None]) -> None:
@@ -170,7 +199,7 @@ def _others(rows: Rows, names: Any) -> Others:
         names = namespace(square).arange(names.start, names.stop)
     if isinstance(found, Csr) and rows.device == "cpu":
         return Others(_scipy(found).T.tocsr(), square, names)
-    return Others(_dense(found).T, square, names)
+    return Others(dense(found).T, square, names)
 
 
 def _scores(block: Any, others: Others) -> Array:
@@ -180,14 +209,10 @@ def _scores(block: Any, others: Others) -> Array:
     elif isinstance(block, Csr) and device_of(others.square) == "cpu":
         product = _scipy(block) @ others.turned
     else:
-        product = _dense(block) @ others.turned
+        product = dense(block) @ others.turned
     product *= -2
     product += others.square
     return product
-
-
-def _dense(X: Any) -> Array:
-    return dense_rows(X, 0, X.shape[0])
 
 
 def _scipy(X: Csr) -> csr_array:
@@ -206,32 +231,6 @@ def keep_nearest(scores: Array, columns: Array, rows: Array, group: Array, least
     scores = xp.where(group[columns] == group[rows][:, None], xp.inf, scores)
     names = xp.concatenate([kept[rows], xp.broadcast_to(columns, scores.shape)], axis=1)
     values = xp.concatenate([least[rows], scores], axis=1)
-    names, values = _by_value(names, values)
+    names, values = by_value(names, values)
     q = least.shape[1]
     kept[rows], least[rows] = names[:, :q], values[:, :q]
-
-
-def _by_value(names: Array, values: Array) -> tuple[Array, Array]:
-    """Sort each row by values, equal ones by names."""
-    xp = namespace(names)
-    by_name = xp.argsort(names, axis=1, kind="stable")
-    names, values = (xp.take_along_axis(part, by_name, axis=1) for part in (names, values))
-    order = xp.argsort(values, axis=1, kind="stable")
-    return xp.take_along_axis(names, order, axis=1), xp.take_along_axis(values, order, axis=1)
-
-
-def by_distance(rows: Rows, kept: Array) -> tuple[Array, Array]:
-    """Return the neighbours in the order of their squared distances, which come from differences, and these."""
-    xp = namespace(kept)
-    found = xp.empty(kept.shape)
-    if rows.device != "cpu":
-        for span in threads.spans(len(kept), max(1, rows.entries // (kept.shape[1] * rows.X.shape[1]))):
-            block = _dense(rows.take(span)).astype("float64")
-            others = _dense(rows.take(kept[span].ravel())).reshape(*kept[span].shape, -1)
-            found[span] = ((block[:, None] - others) ** 2).sum(2)
-    elif isinstance(rows.X, Csr):
-        parts = rows.X.data, rows.X.indices, rows.X.indptr, rows.X.shape[1]
-        _in_spans(rows, len(kept), SPAN, lambda first, last: cpu.sparse_distances(*parts, kept, first, last, found))
-    else:
-        _in_spans(rows, len(kept), SPAN, lambda first, last: cpu.dense_distances(rows.X, kept, first, last, found))
-    return _by_value(kept, found)

@@ -1,6 +1,7 @@
 """Partitions get the cluster names of a reference partition."""
 
 import itertools
+import math
 import numbers
 from typing import Any
 
@@ -80,9 +81,11 @@ def _numbers(table: Table) -> np.ndarray:
 def _more_names(names: np.ndarray, n_new: int) -> np.ndarray:
     """Return the names, and new ones."""
     known = names.tolist()
-    if all(isinstance(name, numbers.Real) for name in known):
+    if all(isinstance(name, numbers.Real) and math.isfinite(name) for name in known):
         last = int(max(known))
-        return np.array([*known, *range(last + 1, last + 1 + n_new)])
+        every = [*known, *range(last + 1, last + 1 + n_new)]
+        found = np.array(every)
+        return found if found.tolist() == every else np.array(every, object)  # no type of numbers may hold them all
     new = (name for i in itertools.count(1) if (name := f"new {i}") not in known)
     every = [*known, *itertools.islice(new, max(0, n_new))]
     return np.fromiter(every, object, len(every))

@@ -6,7 +6,6 @@ import numpy as np
 
 from gpuensemble._array import coding, frames
 from gpuensemble._array.devices import Array, choose_device, device_of, on, to_device
-from gpuensemble._array.messages import shown
 from gpuensemble.membership import Membership
 
 
@@ -29,24 +28,11 @@ def checked(labels: Any, partition: Any, name: str, device: str) -> Inputs:
         coded, values = coding.from_vector(partition, name)
     if len(coded.codes) != len(m.codes):
         raise ValueError(f"`{name}` must have n_samples={len(m.codes)} entries, got {len(coded.codes)}.")
-    _refuse_another_order(labels, partition, name)
+    frames.refuse_another_order(partition, name, labels, "labels")
     order = _ascending(values)
     with on(device):
         rank = to_device(np.argsort(order).astype("int32"), device)
         return Inputs(m, rank[to_device(coded.codes[:, 0], device)], values[order])
-
-
-def _refuse_another_order(labels: Any, partition: Any, name: str) -> None:
-    """Raise if both have names of their samples, the same ones in another order."""
-    if not (hasattr(labels, "iloc") and hasattr(partition, "iloc")):
-        return
-    ours, theirs = labels.index, partition.index
-    if not ours.equals(theirs) and bool(ours.isin(theirs).all()):
-        row = next(row for row, (one, two) in enumerate(zip(ours, theirs, strict=True)) if one != two)
-        raise ValueError(
-            f"`{name}` must have its samples in the order of `labels`, got {shown(theirs[row])} "
-            f"instead of {shown(ours[row])} in row {row}."
-        )
 
 
 def _ascending(values: np.ndarray) -> np.ndarray:

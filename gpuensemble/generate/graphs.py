@@ -8,8 +8,8 @@ from gpuensemble._array.devices import Array, namespace, on, to_device
 from gpuensemble._array.progress import bar
 from gpuensemble._graphs import graph as graphs
 from gpuensemble._graphs import libraries
-from gpuensemble._graphs import search as searching
 from gpuensemble._graphs.bridges import bridged
+from gpuensemble._graphs.distances import of_matrix
 from gpuensemble._graphs.embedding import embedded
 from gpuensemble._graphs.louvain import louvain
 from gpuensemble._graphs.nearest import METHODS, METRICS, nearest_rows
@@ -99,7 +99,7 @@ def neighbor_graph(
     verbose = checks.integer(verbose, "verbose", 0)
     first, *draws = random.generators(random_state, 1 + len(sizes))
     with on(device):
-        rows = searching.of_matrix(X, distance)
+        rows = of_matrix(X, distance)
         near, _ = nearest_rows(rows, max(sizes), search, PROBES, first)
         labels = namespace(near).empty((n, r), "int32")
         # the largest graph first, so that threads end at about the same time
@@ -180,7 +180,7 @@ def spectral(
     verbose = checks.integer(verbose, "verbose", 0)
     first, *draws = random.generators(random_state, 1 + r)
     with on(device):
-        rows = searching.of_matrix(X, distance)
+        rows = of_matrix(X, distance)
         found, _ = nearest_rows(rows, q, search, PROBES, first)
         graph = bridged(graphs.of_neighbors(found, min(q, n - 1)), rows, n_clusters, first)
         with threads.one_blas_thread():

@@ -6,7 +6,7 @@ from gpuensemble._array import checks, random
 from gpuensemble._array.devices import Array, on
 from gpuensemble._graphs import graph as graphs
 from gpuensemble._graphs import libraries
-from gpuensemble._graphs import search as searching
+from gpuensemble._graphs.distances import of_matrix
 from gpuensemble._graphs.graph import Graph
 from gpuensemble._graphs.nearest import METHODS, METRICS, nearest_rows
 from gpuensemble.generate._common import matrix, partitions
@@ -122,5 +122,5 @@ def _refuse_doubt(X: Any, graph: Any) -> None:
 def _of_features(X: Any, q: int, distance: str, search: str, device: str, rng: Any) -> Graph:
     """Join each row with its q nearest."""
     with on(device):
-        near, _ = nearest_rows(searching.of_matrix(X, distance), q, search, PROBES, rng)
+        near, _ = nearest_rows(of_matrix(X, distance), q, search, PROBES, rng)
         return graphs.of_neighbors(near, min(q, X.shape[0] - 1))

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuensemble._array import coding
+from gpuensemble._array import coding, frames
 from gpuensemble._array.devices import Array, device_of, namespace, on, to_device, to_host
 from gpuensemble.membership import Membership
 
@@ -73,6 +73,7 @@ def coded(y: Any, z: Any) -> Pair:
         raise ValueError(
             f"`y` and `z` must have the same number of samples, got {len(coded_y.codes)} and {len(coded_z.codes)}."
         )
+    frames.refuse_another_order(z, "z", y, "y")
     device = device_of(y) if device_of(y) != "cpu" else device_of(z)
     left, right = (to_device(one.codes[:, 0], device) for one in (coded_y, coded_z))
     return Pair(left, right, (int(coded_y.widths[0]), int(coded_z.widths[0])))

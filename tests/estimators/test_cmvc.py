@@ -706,3 +706,10 @@ def test_what_an_iteration_asks_of_a_device(xp, monkeypatch, sparse_views):
         assert tally.reads == 2 * len(made) + n_steps // batches.READ_EVERY
         assert tally.up <= 2 * len(made) * 3 * 4  # bounds of the sets, and nothing that is as long as the samples
         assert tally.down <= 8 * tally.reads * (2 + 2 * K)
+
+
+def test_views_in_another_order_are_refused():
+    view = pd.DataFrame(np.random.default_rng(0).random((20, 2)), index=[f"s{i}" for i in range(20)])
+    rule = r"`views\[2\]` must have its samples in the order of `views\[1\]`, got 's19' instead of 's0' in row 0\."
+    with pytest.raises(ValueError, match=rule):
+        ge.CMVC(2, device="cpu").fit([view.to_numpy(), view, view[::-1]])

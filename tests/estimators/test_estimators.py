@@ -354,3 +354,12 @@ def test_views_keep_the_laws_that_tables_of_labels_keep(xp, holes):
     again = clone(estimator).set_params(device="cpu").fit(views)
     np.testing.assert_array_equal(to_host(estimator.labels_), again.labels_)
     assert clone(estimator).get_params() == estimator.get_params()
+
+
+def test_weights_and_starts_in_another_order_are_refused():
+    frame = pd.DataFrame({"a": [0, 0, 1, 1], "b": [0, 0, 1, 2]}, list("wxyz"))
+    other = pd.Series([0, 0, 1, 1], list("zyxw"))
+    with pytest.raises(ValueError, match=r"`sample_weight` must have its samples in the order of `labels`, got 'z'"):
+        ge.SEC(2, device="cpu").fit(frame, sample_weight=other)
+    with pytest.raises(ValueError, match=r"`init` must have its samples in the order of `labels`, got 'z'"):
+        ge.KCC(2, init=other, device="cpu").fit(frame)

@@ -7,8 +7,8 @@ from scipy.sparse.csgraph import connected_components
 
 from gpuensemble import generate, metrics
 from gpuensemble._array.devices import to_host
+from gpuensemble._graphs import distances, search
 from gpuensemble._graphs import graph as graphs
-from gpuensemble._graphs import search
 from gpuensemble._graphs.bridges import bridged
 
 
@@ -18,7 +18,7 @@ def dense(graph):
 
 
 def neighbor_graph(xp, X, q):
-    rows = search.of_matrix(xp.asarray(X), "sqeuclidean")
+    rows = distances.of_matrix(xp.asarray(X), "sqeuclidean")
     return graphs.of_neighbors(search.exact(rows, q), q), rows
 
 

@@ -151,3 +151,8 @@ def test_the_examples_in_the_documentation(name):
     result = doctest.testmod(importlib.import_module(f"gpuensemble._inspection.{name}"))
     assert result.attempted > 1
     assert not result.failed
+
+
+def test_names_beyond_every_type_of_numbers_stay_apart():
+    assert ge.align([[0], [1], [2]], [2**63 - 1, 5, 5]) == [[2**63 - 1], [5], [2**63]]
+    assert ge.align([[0], [1], [2]], [1e300, 5, 5])[2][0] == int(1e300) + 1

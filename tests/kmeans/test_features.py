@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 from sklearn.cluster import KMeans as Peer
+from sklearn.metrics import adjusted_rand_score
 
 from gpuensemble._array.csr import Csr, matrix, onehot
 from gpuensemble._array.devices import to_host
@@ -444,3 +445,26 @@ def test_many_steps_in_one_call_are_single_steps(monkeypatch, clusters, distance
     assert many.n_iter == single.n_iter > 3
     np.testing.assert_array_equal(many.labels, single.labels)
     np.testing.assert_allclose(many.costs, single.costs)
+
+
+@pytest.mark.parametrize("distance", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("n_init", [1, 3])
+def test_clusters_much_nearer_to_each_other_than_to_the_mean_are_found_in_float32(xp, distance, n_init):
+    y = np.repeat(np.arange(4), 100)
+    X = np.array([[0, 0, 1], [12, 0, 1], [20000, 0, 1], [20012, 0, 1.0]])[y]
+    if distance == "cosine":
+        X = np.array([[1, 0, 0], [1, 1e-3, 0], [0, 0, 1], [0, 1e-3, 1.0]])[y] * 100
+    X = (X + np.random.default_rng(0).normal(size=X.shape) * (1 if distance == "sqeuclidean" else 1e-2)).astype(
+        "float32"
+    )
+    for seed in range(3):
+        found = kmeans(xp.asarray(X), 4, np.random.default_rng(seed), distance=distance, n_init=n_init)
+        assert adjusted_rand_score(y, to_host(found.labels)) > (0.99 if n_init > 1 else 0.5)
+        assert found.n_clusters == 4
+        assert found.centers.dtype == "float32"
+
+
+def test_copies_in_float32_are_clustered_once(monkeypatch):
+    X = np.repeat(np.random.default_rng(0).normal(size=(3, 2)).astype("float32") + 1000, 5, axis=0)
+    monkeypatch.setattr(measures.Features, "wide", None)
+    assert kmeans(X, 4, np.random.default_rng(0)).n_clusters == 3

@@ -129,6 +129,8 @@ BAD = [
     ({"consensus": "best"}, ValueError, r"`consensus` must be one of .*, got 'best'\."),
     ({"consensus": ge.SEC}, TypeError, r"`consensus` must be the name of a method or an estimator of a table"),
     ({"distance": "kl"}, ValueError, r"`distance` must be one of 'sqeuclidean', 'cosine', got 'kl'\."),
+    ({"partition_params": [1]}, TypeError, r"`partition_params` must be None or a dict of arguments, got \[1\]\."),
+    ({"partition_params": 0}, TypeError, r"`partition_params` must be None or a dict of arguments, got 0\."),
     ({"n_partitions": 0}, ValueError, r"`n_partitions` must be at least 1, got 0\."),
 ]
 
@@ -177,3 +179,35 @@ def test_without_a_clear_number_of_clusters_a_warning_says_which_is_taken():
 def test_numbers_of_clusters_are_checked(numbers, message):
     with pytest.raises((TypeError, ValueError), match=message):
         ge.ConsensusClustering(numbers).fit(table())
+
+
+def test_rows_that_fit_saw_keep_their_labels(xp):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    X[12:30], X[10] = X[11] + 1e-9 * np.arange(1, 19)[:, None], X[11] - 1e-9  # more near copies than rows that vote
+    labels = np.arange(60) % 2
+    found = ge.ConsensusClustering(2, partitions=np.column_stack([labels] * 3)).fit(xp.asarray(X))
+    np.testing.assert_array_equal(to_host(found.predict(xp.asarray(X))), to_host(found.labels_))
+    one = ge.ConsensusClustering(2, random_state=0).fit(xp.ones((30, 2)))  # all rows are equal to the first one
+    assert (to_host(one.predict(xp.ones((30, 2)))) == int(one.labels_[0])).all()
+
+
+def test_new_rows_far_from_the_mean_are_labelled_by_their_true_neighbours(xp):
+    y = np.repeat(np.arange(4), 50)
+    X = np.array([[0, 0], [12, 0], [3e9, 0], [3e9, 12]])[y] + np.random.default_rng(0).random((200, 2))
+    labels = np.column_stack([y] * 3)
+    found = ge.ConsensusClustering(4, partitions=labels[::2], random_state=0).fit(xp.asarray(X[::2]))
+    assert ge.metrics.ari(y[1::2], to_host(found.predict(xp.asarray(X[1::2])))) == 1
+
+
+def test_partitions_may_be_a_list_of_rows():
+    X = np.random.default_rng(0).random((40, 2))
+    found = ge.ConsensusClustering(2, partitions=[[0, "a"]] * 20 + [[1, "b"]] * 20, device="cpu").fit(X)
+    assert found.labels_.tolist() in ([0] * 20 + [1] * 20, [1] * 20 + [0] * 20)
+
+
+def test_partitions_in_another_order_than_the_rows_are_refused():
+    X = pd.DataFrame({"x": np.arange(20.0)}, index=[f"s{i}" for i in range(20)])
+    table = pd.DataFrame({"a": np.arange(20) // 10}, index=X.index[::-1])
+    rule = r"`partitions` must have its samples in the order of `X`, got 's19' instead of 's0' in row 0\."
+    with pytest.raises(ValueError, match=rule):
+        ge.ConsensusClustering(2, partitions=table, device="cpu").fit(X)

@@ -181,3 +181,23 @@ def test_bad_input(case):
     for given in (matrix, sparse.csr_array(matrix)):
         with pytest.raises(error, match=sentence):
             communities.louvain(given, **options)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "uint64", "int64"])
+@pytest.mark.parametrize("size", [1, 1 << 50, 1 << 60])
+def test_whole_weights_of_any_size(xp, size, dtype):
+    graph = np.kron(np.eye(3), np.ones((5, 5))).astype(dtype) * np.array(size, dtype)
+    truth = np.repeat([0, 1, 2], 5)
+    graph = xp.asarray(graph)
+    np.testing.assert_array_equal(to_host(communities.louvain(graph, random_state=0)), truth)
+    assert abs(communities.modularity(graph, xp.asarray(truth)) - 2 / 3) < 1e-12
+
+
+def test_weights_beyond_the_integers():
+    graph = np.kron(np.eye(3), np.ones((5, 5))) * 1e200
+    np.testing.assert_array_equal(communities.louvain(graph, random_state=0, device="cpu"), np.repeat([0, 1, 2], 5))
+
+
+def test_a_graph_without_edges_has_no_modularity():
+    with pytest.raises(ValueError, match="`graph` must have an edge, as shares of no weight are not defined, got none"):
+        communities.modularity(np.zeros((4, 4)), [0, 0, 1, 1], device="cpu")

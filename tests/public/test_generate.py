@@ -450,3 +450,10 @@ def test_the_type_of_the_products_is_the_one_asked_for(name, monkeypatch):
     assert list(dict.fromkeys(seen)) == ["float32", "float64"]
     with pytest.raises(ValueError, match=r"`dtype` must be .*'float16'"):
         MAKERS[name](table(n=60), n_partitions=5, device="cpu", dtype="float16")
+
+
+def test_many_partitions_in_float32_of_rows_far_from_the_mean(xp):
+    y = np.repeat(np.arange(4), 100)
+    X = np.array([[0, 0], [12, 0], [20000, 0], [20012, 0.0]])[y] + np.random.default_rng(0).normal(size=(400, 2))
+    found = to_host(generate.random_k(xp.asarray(X.astype("float32")), 5, (4, 4), 0))
+    assert found.max(0).tolist() == [3] * 5

@@ -397,3 +397,12 @@ def test_the_examples_in_the_documentation():
     results = [doctest.testmod(module) for module in modules]
     assert sum(result.attempted for result in results) > 20
     assert not sum(result.failed for result in results)
+
+
+def test_the_same_samples_in_another_order_are_refused():
+    y = pd.Series([0, 0, 1], list("abc"))
+    rule = r"`z` must have its samples in the order of `y`, got 'c' instead of 'a' in row 0\."
+    for score in (metrics.nmi, metrics.ari, metrics.accuracy, metrics.vi, metrics.element_centric):
+        with pytest.raises(ValueError, match=rule):
+            score(y, y[::-1])
+    assert metrics.ari(y, pd.Series([1, 1, 0])) == 1  # numbered, not named

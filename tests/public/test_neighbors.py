@@ -7,6 +7,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from gpuensemble import neighbors
 from gpuensemble._array.devices import namespace, to_host
+from gpuensemble._graphs import distances, search
 
 METRICS = ["sqeuclidean", "cosine"]
 
@@ -59,11 +60,9 @@ def test_a_sparse_matrix_on_the_device(xp, metric):
 
 
 def test_blocks_of_rows_and_columns_change_nothing(monkeypatch):
-    from gpuensemble._graphs import search
-
     X = table(100)
     expected = neighbors.nearest(X, 5, device="cpu").indices
-    monkeypatch.setattr(search, "ENTRIES", {"cpu": 64, "cuda": 64})
+    monkeypatch.setattr(distances, "ENTRIES", {"cpu": 64, "cuda": 64})
     monkeypatch.setattr(search, "WIDE", {"dense": 7, "sparse": 11})
     monkeypatch.setattr(search, "SPAN", 9)
     np.testing.assert_array_equal(neighbors.nearest(X, 5, device="cpu").indices, expected)
@@ -153,3 +152,42 @@ def test_a_package_that_is_not_there(monkeypatch):
     monkeypatch.setattr(libraries, "is_there", lambda method: False)
     with pytest.raises(ModuleNotFoundError, match=r'`method` = "hnsw" needs a package that is not there'):
         neighbors.nearest(table(), method="hnsw", device="cpu")
+
+
+def far_from_the_mean(kind):
+    """Four groups whose rows are much nearer to each other than to the mean of all rows."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 100)
+    places = np.array([[0, 0], [12, 0], [0, 12], [12, 12.0]])
+    X = (places + np.array([[0, 0], [0, 0], [1, 0], [1, 0]]) * {"float32": 2e4, "float64": 3e9}.get(kind, 0))[y]
+    X = X + np.round(rng.normal(size=(400, 2)), 3)
+    if kind == "a fill value":
+        X[7] = 1e20
+    return X.astype("float32") if kind == "float32" else X
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "a fill value"])
+@pytest.mark.parametrize("method", ["exact", "inverted"])
+def test_rows_far_from_the_mean_have_their_true_neighbours(xp, kind, method):
+    X = far_from_the_mean(kind)
+    found = neighbors.nearest(xp.asarray(X), 5, method=method, n_probes=20, random_state=0)
+    squares = ((X[:, None].astype(float) - X.astype(float)) ** 2).sum(2)
+    np.fill_diagonal(squares, np.inf)
+    if method == "exact":
+        np.testing.assert_allclose(to_host(found.distances), np.sort(squares, axis=1)[:, :5], rtol=1e-9)
+    true = np.sort(squares, axis=1)[:, 4:5]
+    within = np.take_along_axis(squares, to_host(found.indices).astype(int), axis=1) <= true
+    assert abs(within.mean() - found.recall) < 0.02
+
+
+def test_a_sparse_matrix_in_float32_of_nearly_equal_rows():
+    X = np.random.default_rng(0).random((1, 40)) * 1000 + np.random.default_rng(1).normal(size=(200, 40))
+    X = X.astype("float32")
+    found = neighbors.nearest(sparse.csr_array(X), 5, device="cpu")
+    np.testing.assert_array_equal(found.indices, by_scikit_learn(X.astype(float), 5, "sqeuclidean")[0])
+
+
+def test_copies_of_a_row_are_searched_once(monkeypatch):
+    X = np.repeat(np.random.default_rng(0).normal(size=(20, 3)) + 1e6, 10, axis=0)
+    monkeypatch.setattr(distances.Rows, "about", None)
+    assert (neighbors.nearest(X, 5, device="cpu").distances == 0).all()

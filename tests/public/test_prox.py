@@ -320,3 +320,14 @@ def test_bad_input_gets_one_sentence(xp, name):
     on_device = [xp.asarray(a) if isinstance(a, np.ndarray) and a.dtype.kind != "U" else a for a in arguments]
     with pytest.raises(kind, match=message):
         call(*on_device)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e200, 1e300])
+def test_lengths_of_columns_whose_squares_have_no_place(xp, dtype, size):
+    size = size ** (0.1 if dtype == "float32" else 1)
+    x = xp.asarray(np.array([[3, 0], [4, 0], [0, 1e-4]]).astype(dtype) * size)
+    eps = 1e-6 if dtype == "float32" else 1e-14
+    np.testing.assert_array_equal(to_host(prox.l21(x, 0.0)), to_host(x))
+    shrunk = to_host(prox.l21(x, size))
+    np.testing.assert_allclose(shrunk / size, np.array([[2.4, 0], [3.2, 0], [0, 0]]), rtol=eps, atol=eps)

@@ -5,13 +5,14 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gpuensemble._array.csr import Csr, column_sums, entries, row_sums, squared_norms
+from gpuensemble._array.csr import Csr, cast, column_sums, entries, row_sums, squared_norms
 from gpuensemble._array.devices import Array, device_of, namespace
 from gpuensemble._kernels.batches import twin
 from gpuensemble._kernels.cpu.features import columns
 from gpuensemble._kernels.distances import KINDS, SmoothedKullbackLeibler, SquaredEuclidean
 
 DISTANCES = ("sqeuclidean", "cosine", "kl")
+COPY, NEAR = 1e-9, 4.0  # times rounding errors in float32: what copies of rows may cost, and clusters that drown
 SHORTEST, LONGEST = 1e-6, 1e6  # of the longest row: products with a centre are numbers in float32
 
 
@@ -97,6 +98,11 @@ class Features(NamedTuple):
         short = namespace(part).empty(part.shape, "float32") if out is None else out
         short[:] = part
         return self._replace(short=[short])
+
+    def wide(self) -> "Features":
+        """Return the features in float64."""
+        means = [None if mean is None else mean.astype("float64") for mean in self.means]
+        return self._replace(parts=[cast(part, "float64") for part in self.parts], means=means)
 
     def dense(self, rows: Array) -> list:
         """Return the named rows, few of them, of each part as a dense array."""
@@ -209,6 +215,17 @@ def rounding(features: Features) -> Array:
     if "kl" in features.distances:  # the constant of a row that is all in one column is 0, unlike its terms
         size = size + features.square**0.5
     return noise(features) * size
+
+
+def drowned(features: Features, weight: Array, objective: float) -> bool:
+    """Tell whether clusters in float32 cost so little that rounding has had a part in them; copies of rows have none.
+
+    Rows are then much nearer to each other than to the mean of all rows.
+    """
+    if features.dtype != "float32":
+        return False
+    unsure = float((rounding(features) * weight).sum())
+    return COPY * unsure < objective <= NEAR * unsure
 
 
 def noise(features: Features) -> float:

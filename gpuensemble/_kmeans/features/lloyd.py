@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from gpuensemble._array.devices import Array, device_of, namespace
@@ -67,15 +68,27 @@ def kmeans(
     -------
     KMeans
         Fewer clusters than asked for if there are fewer distinct rows. A row absent from all blocks has label -1.
+        Where float32 has too few digits for rows so near to each other, float64 finds the clusters.
     """
     features = X if isinstance(X, Features) else distances.prepare(X, distance)
     alike = sample_weight is None or len(sample_weight) == 1  # a single row is its own centre, whatever it weighs
     weight = namespace(features.square).ones(1) if alike else sample_weight
 
-    starts = _starts(features, [n_clusters] * n_init, [rng] * n_init, weight, init)
-    if device_of(weight) == "cpu":
-        return best([_lloyd(features, _at(features, start, weight), max_iter, tol) for start in starts], features)
-    return batches.lloyd(features, starts, weight, max_iter, tol, n_init)[0]
+    def of(features: Features) -> KMeans:
+        starts = _starts(features, [n_clusters] * n_init, [rng] * n_init, weight, init)
+        if device_of(weight) == "cpu":
+            return best([_lloyd(features, _at(features, start, weight), max_iter, tol) for start in starts], features)
+        return batches.lloyd(features, starts, weight, max_iter, tol, n_init)[0]
+
+    return _undrowned(features, weight, of(features), of)
+
+
+def _undrowned(features: Features, weight: Array, found: KMeans, again: Callable[[Features], KMeans]) -> KMeans:
+    """Return what was found, or what float64 finds where rounding has had a part in it."""
+    if not distances.drowned(features, weight, found.objective):
+        return found
+    wide = again(features.wide())
+    return wide._replace(means=lambda: [mean.astype(features.dtype) for mean in wide.means()])
 
 
 def many(features: Features, sizes: list[int], rngs: list, n_init: int, max_iter: int, tol: float) -> Iterator[KMeans]:
@@ -90,7 +103,10 @@ def many(features: Features, sizes: list[int], rngs: list, n_init: int, max_iter
         last = first + batches.fitting(features, sizes[first:], n_init)
         k_of, rng_of = ([one for one in given[first:last] for _ in range(n_init)] for given in (sizes, rngs))
         starts = _starts(features, k_of, rng_of, weight, "k-means++")
-        yield from batches.lloyd(features, starts, weight, max_iter, tol, n_init)
+        found = batches.lloyd(features, starts, weight, max_iter, tol, n_init)
+        for one, k, rng in zip(found, sizes[first:last], rngs[first:last], strict=True):
+            again = partial(kmeans, n_clusters=k, rng=rng, n_init=n_init, max_iter=max_iter, tol=tol)
+            yield _undrowned(features, weight, one, again)
         first = last
 
 

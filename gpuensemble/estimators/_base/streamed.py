@@ -14,7 +14,6 @@ from gpuensemble._kmeans.labels.checkpoint import key_of
 from gpuensemble._partition import votes
 from gpuensemble._tables import outputs, sources
 from gpuensemble._tables.blocks import Table
-from gpuensemble._tables.files import refuse_input
 from gpuensemble.estimators._base.labels import NumberedConsensus
 from gpuensemble.membership import Membership
 
@@ -68,8 +67,10 @@ class StreamedConsensus(NumberedConsensus, abc.ABC):
         """
         labels = frames.table(labels)
         checks.integer(self.verbose, "verbose", 0)
-        outputs.check(self.out, labels)
-        refuse_input(checks.path(getattr(self, "checkpoint", None), "checkpoint"), "checkpoint", labels)
+        frames.refuse_another_order(sample_weight, "sample_weight", labels, "labels")
+        frames.refuse_another_order(getattr(self, "init", None), "init", labels, "labels")
+        checkpoint = checks.path(getattr(self, "checkpoint", None), "checkpoint")
+        outputs.check_apart(labels, self.out, checkpoint=checkpoint)
         table, unit = sources.table(labels, self.device, self.client, sample_weight)
         with on(table.device), one_blas_thread():
             checks.integer(self.n_clusters, "n_clusters", 1, table.n_rows, "n_samples")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gpuensemble._array import checks, csr, random
+from gpuensemble._array import checks, csr, frames, random
 from gpuensemble._array.devices import Array, device_of, namespace, to_device
 from gpuensemble._array.messages import shown
 from gpuensemble._kernels.cpu.features import columns
@@ -35,7 +35,10 @@ def checked(given: Any, present: Any, distance: str, device: str, dtype: str) ->
     given = _listed(given)
     matrices = [csr.unchecked(X, f"views[{v}]", device) for v, X in enumerate(given)]
     n = _common_length(matrices)
-    rows = next((X.index for X in given if hasattr(X, "iloc")), range(n))
+    frame, first = next(((X, v) for v, X in enumerate(given) if hasattr(X, "iloc")), (None, 0))
+    for v, X in enumerate(given):
+        frames.refuse_another_order(X, f"views[{v}]", frame, f"views[{first}]")
+    rows = range(n) if frame is None else frame.index
     seen = [None] * len(matrices) if present is None else _presence(present, n, len(matrices), device)
     views = [_without_absent(X, marked) for X, marked in zip(matrices, seen, strict=True)]
     for v, view in enumerate(views):

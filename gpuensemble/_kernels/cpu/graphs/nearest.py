@@ -28,28 +28,30 @@ def keep_nearest(scores, columns, rows, group, least, kept):
 
 
 @reordered
-def dense_distances(X, kept, first, last, out):
-    """Set the squared distances of rows first .. last - 1 and the rows kept for them."""
+def dense_distances(X, Y, chosen, kept, first, last, out):
+    """Set the squared distances of the chosen rows of X, first .. last - 1, and the rows of Y kept for each of them."""
     for i in range(first, last):
+        x = chosen[i]
         for a in range(kept.shape[1]):
             j, total = kept[i, a], 0.0
             for c in range(X.shape[1]):
-                total += (np.float64(X[i, c]) - X[j, c]) ** 2
+                total += (np.float64(X[x, c]) - Y[j, c]) ** 2
             out[i, a] = total
 
 
 @kernel
-def sparse_distances(data, indices, indptr, n_columns, kept, first, last, out):
-    """Do as `dense_distances` does, for a matrix by rows: squares less twice the product, 0 for equal rows."""
+def sparse_distances(data, indices, indptr, others, their_indices, ends, n_columns, chosen, kept, first, last, out):
+    """Do as `dense_distances` does, for matrices by rows: squares less twice the product, 0 for equal rows."""
     row = np.zeros(n_columns)
     for i in range(first, last):
-        for e in range(indptr[i], indptr[i + 1]):
+        x = chosen[i]
+        for e in range(indptr[x], indptr[x + 1]):
             row[indices[e]] = data[e]
-        square, _ = _products(data, indices, indptr, i, row)
+        square, _ = _products(data, indices, indptr, x, row)
         for a in range(kept.shape[1]):
-            other, product = _products(data, indices, indptr, kept[i, a], row)
+            other, product = _products(others, their_indices, ends, kept[i, a], row)
             out[i, a] = max(square + other - 2 * product, 0.0)
-        for e in range(indptr[i], indptr[i + 1]):
+        for e in range(indptr[x], indptr[x + 1]):
             row[indices[e]] = 0.0
 
 
