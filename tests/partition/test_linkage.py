@@ -81,8 +81,54 @@ def test_chains_find_the_merges_in_their_order(n, ties):
     assert [tuple(pair) for pair in found.tolist()] == chained(similarity, sizes)
 
 
-def test_a_matrix_of_nan_ends():
-    pairs, _ = average.of_matrix(np.full((9, 9), np.nan), np.ones(9, np.int64))
-    assert pairs.shape == (8, 2)
-    assert (pairs >= 0).all()
-    assert (pairs < 9).all()
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [(0, 0), (0, 8), (3, 5), (8, 8)])
+def test_a_matrix_that_is_not_finite_is_refused(value, place):
+    """Chains through NaN go round and round."""
+    alike = np.ones((9, 9))
+    alike[place] = value
+    with pytest.raises(ValueError, match=r"^`similarity` must be finite, got NaN or infinity[.]$"):
+        average.of_matrix(alike, np.ones(9, np.int64))
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_three_rows_that_are_equally_alike_are_linked(copies):
+    """Weights whose products rounding makes unequal: each row is the nearest of another one, round and round."""
+    labels, often = np.array([[2, 0, 2], [2, 1, 2], [2, 2, 2]]), [19, 26, 23]
+    weight = {"sample_weight": None if copies else often}
+    estimator = ge.EAC(2, partition_weight=[0.3, 1.0, 0.6], device="cpu")
+    found = estimator.fit(labels.repeat(often, axis=0) if copies else labels, **weight).labels_
+    assert set(found.tolist()) == {0, 1}
+
+
+def test_links_of_counts_are_those_of_the_matrix():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        n_groups, n_columns = int(rng.integers(2, 40)), int(rng.integers(2, 9))
+        counts, sizes = rng.integers(1, 1000, (n_columns, n_groups)), rng.integers(1, 999, n_groups)  # nothing ties
+        weights = rng.random(n_columns)
+        alike = (counts * weights[:, None]).T @ counts / np.multiply.outer(sizes, sizes)
+        _, expected = average.of_matrix(alike.copy(), sizes)
+        _, heights = average.of_counts(counts.copy(), weights, sizes)
+        np.testing.assert_allclose(np.sort(heights), np.sort(expected))
+
+
+def test_links_of_counts_that_tie_take_each_group_once():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n, r = int(rng.integers(3, 20)), int(rng.integers(1, 6))
+        rows = np.unique(rng.integers(0, 3, (n, r)), axis=0)
+        often, weights = rng.integers(1, 100, len(rows)), rng.integers(1, 14, r) / 10
+        counts = np.concatenate([(rows[:, i] == c)[None] * often for i in range(r) for c in range(3)])
+        pairs, heights = average.of_counts(counts, weights.repeat(3), often)
+        assert len(np.unique(pairs[:, 0])) == len(rows) - 1
+        assert (heights >= 0).all()
+        assert (heights <= weights.sum() + 1e-9).all()
+
+
+def test_a_matrix_that_rounding_made_lopsided_is_linked():
+    alike = np.full((3, 3), 0.5)
+    alike[0, 1], alike[1, 2], alike[2, 0] = 0.5 + 2**-50, 0.5 + 2**-50, 0.5 + 2**-50  # each prefers the next one
+    alike[1, 0] = alike[2, 1] = alike[0, 2] = 0.5
+    _, heights = average.of_matrix(alike.copy(), np.ones(3, np.int64))
+    assert heights.tolist() == [0.5 + 2**-50, 0.5 + 2**-51]
