@@ -271,10 +271,8 @@ def _refuse_no_characters(characters: np.ndarray, names: Names, i: int) -> None:
 
 
 def _factorize_objects(column: Any, names: Names, i: int) -> tuple[np.ndarray, np.ndarray]:
-    import pandas
-
     try:
-        local, values = pandas.factorize(column)
+        local, values = frames.factorized(column)
     except TypeError as error:
         raise TypeError(
             f"`{names.table}` must hold hashable values, got one that is not{names.place(i)}: {error}."

@@ -152,6 +152,28 @@ def vector(labels: Any, name: str) -> tuple[Any, Names]:
     return labels, Names(name, getattr(labels, "index", range(len(labels))), None)
 
 
+def factorized(column: Any) -> tuple[np.ndarray, Any]:
+    """Return the codes of the values of a column, -1 for a hole, and the values that differ.
+
+    Where all are text that Python keeps, pandas compares it as C does, to the first NUL: it gets a number beside it.
+    """
+    import pandas
+
+    is_plain = isinstance(column.dtype, np.dtype) and column.dtype.kind != "O"
+    if is_plain or "pyarrow" in repr(column.dtype) or not _has_nul(column):
+        return pandas.factorize(column)
+    codes, values = pandas.factorize(np.fromiter([*column, 0], object, len(column) + 1))
+    return codes[:-1], values[:-1]
+
+
+def _has_nul(column: Any) -> bool:
+    """Tell whether all is text, with a NUL in it."""
+    try:
+        return "\0" in "".join(column)
+    except TypeError:
+        return False
+
+
 def _refuse_dask(value: Any, name: str) -> None:
     if hasattr(value, "to_delayed"):
         raise TypeError(f"`{name}` must be in memory here, got Dask's {type(value).__name__}: give `{name}.compute()`.")

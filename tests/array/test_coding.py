@@ -171,3 +171,15 @@ def test_an_array_of_text_is_coded_like_its_objects(order, mix, monkeypatch):
     expected, expected_categories = coding.from_labels(texts.astype(object))
     np.testing.assert_array_equal(found.codes, expected.codes)
     assert [one.tolist() for one in categories] == [one.tolist() for one in expected_categories]
+
+
+@pytest.mark.parametrize("kind", [object, "string[python]", "string[pyarrow]", "str"])
+@pytest.mark.parametrize("more", [[], [None], [7]])
+def test_text_goes_on_behind_a_nul(kind, more):
+    """C's text ends there, and so do comparisons of pandas."""
+    texts = ["x\0y", "x\0z", "x", "x\0y", *more]
+    frame = pd.DataFrame({"a": pd.Series(texts, dtype=object).astype(kind), "b": 0})
+    coded, (values, _) = coding.from_labels(frame)
+    assert coded.codes[:4, 0].tolist() == [list(values).index(text) for text in texts[:4]] == [0, 1, 2, 0]
+    coded, _ = coding.from_labels(np.array(texts[:4])[:, None])
+    assert coded.codes[:, 0].tolist() == [0, 1, 2, 0]
