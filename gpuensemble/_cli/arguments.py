@@ -1,6 +1,7 @@
 """The commands and their options, as the command line names and explains them."""
 
 import argparse
+import math
 import re
 
 from gpuensemble import __version__, segments
@@ -16,7 +17,9 @@ NUMBERS = "number of clusters, or LOW-HIGH: one of them is chosen"
 FILES = """Tables are text (.csv, .tsv, .txt, packed as .gz or .zst if you like), Parquet, NPY or NPZ files, by their
 ending; - is text on stdin. Names in the first line and a column of ids are told by evidence: names
 occur nowhere below them, ids are called so, or are text that is all different. What was recognised is
-said on stderr; what is unclear is refused. Holes in labels are empty cells, NA, NaN, None, null or -1."""
+said on stderr; what is unclear is refused. NPZ files hold features in X, labels in labels or label, and
+ids in id or ids; the only array beside the ids may have any name. Holes in labels are empty cells, NA,
+NaN, None, null or -1."""
 EXIT = "Exit code: 0, 1 if a check or a score failed, 2 for bad input, with a sentence on stderr."
 
 
@@ -280,4 +283,10 @@ def _bound(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     if name not in commands.SCORES:
         raise argparse.ArgumentTypeError(f"must be one of {', '.join(commands.SCORES)}, got {name!r}")
-    return name, float(value)
+    try:
+        least = float(value)
+    except ValueError:
+        least = math.nan
+    if not math.isfinite(least):
+        raise argparse.ArgumentTypeError(f"must be SCORE=VALUE, the value a finite number, got {text!r}")
+    return name, least

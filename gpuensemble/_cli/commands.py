@@ -15,9 +15,11 @@ from gpuensemble._cli.bench import against as earlier
 from gpuensemble._cli.bench import cases as bench_cases
 from gpuensemble._cli.bench import model as bench_model
 from gpuensemble._cli.bench import processes
-from gpuensemble._cli.tables import files, recognition
+from gpuensemble._cli.tables import files, matching, outputs, recognition
 from gpuensemble.estimators._base import registry
 
+OPTION_OF = {"n_clusters": "-k", "device": "--device"}  # what sets a parameter that `--set` does not
+OF_SEGMENTS = {"out": "--out", "checkpoint": "--checkpoint", "resume": "--resume", "client": "--scheduler"}
 SCORES = ("accuracy", "nmi", "ari", "purity", "precision", "recall", "f1")
 
 
@@ -40,18 +42,19 @@ def fit(
     verbose: int,
 ) -> dict[str, Any]:
     """Find the consensus of a table of labels."""
+    more = _settings(settings, method, n_clusters, OPTION_OF)
     if path.endswith(h5ad.ENDING):
-        h5ad.refuse_options(path, id=id_column, header=header)
+        h5ad.refuse_options(path, id=id_column, header=header, drop=next(iter(drop), None), sep=sep)
         _check_confidence(confidence, registry.methods()[method].estimator)
-        more = {"method": method, "random_state": seed, "device": device, "verbose": verbose} | _parsed(settings)
-        return h5ad.fit(path, n_clusters, keys, key_added or "consensus", out, plot, confidence, **more)
+        common = {"method": method, "random_state": seed, "device": device, "verbose": verbose}
+        return h5ad.fit(path, n_clusters, keys, key_added or "consensus", out, plot, confidence, more, **common)
     h5ad.refuse_options(path, keys=keys, **{"key-added": key_added})
-    files.check_output(out)
+    outputs.check(out)
     figure = None if plot is None else demo.new_figure(plot)
     table = files.read_labels(path, id_column, header, sep, tuple(drop))
     if id_column is not False:
         recognition.refuse_ids_among_labels(table.values, path)
-    estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **_parsed(settings))
+    estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **more)
     report = _consensus(estimator, table, table.values, out, confidence) | {"partitions": table.values.shape[1]}
     if plot is not None:
         demo.draw(figure, plot, table.values, estimator.labels_, device)
@@ -73,10 +76,11 @@ def fit_views(
     verbose: int,
 ) -> dict[str, Any]:
     """Find the consensus of several tables of features of the same samples."""
-    files.check_output(out)
+    given = _settings(settings, method, n_clusters, OPTION_OF)
+    outputs.check(out)
     views = [files.read_features(path, id_column, header, sep=sep) for path in paths]
-    table, matrices, present = files.joined(views)
-    estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **_parsed(settings))
+    table, matrices, present = matching.joined(views)
+    estimator = registry.methods()[method].make(n_clusters, seed, device, verbose, **given)
     more = {} if present is None else {"present": present}
     return _consensus(estimator, table, matrices, out, False, **more) | {"views": len(views)}
 
@@ -101,6 +105,7 @@ def fit_segments(
 ) -> dict[str, Any]:
     """Find the consensus of base partitions of features that need not fit into memory."""
     start = time.perf_counter()
+    more = _settings(settings, "sec", n_clusters, OPTION_OF | OF_SEGMENTS)
     with _client(scheduler) as client:
         fitted = segments.consensus(
             path,
@@ -111,14 +116,12 @@ def fit_segments(
             row_ratio=row_ratio,
             base_clusters=base_clusters,
             distance=distance,
-            random_state=seed,
             device=device,
             client=client,
             out=out,
             checkpoint=checkpoint,
             resume=resume,
-            verbose=verbose,
-            **_parsed(settings),
+            **{"random_state": seed, "verbose": verbose} | more,
         )
     return {
         "method": "SEC",
@@ -161,15 +164,9 @@ def score(
 ) -> dict[str, Any]:
     """Score how well one partition agrees with another; rows are matched by their ids if the files have them."""
     one, two = (files.read_labels(path, id_column, header, sep) for path in (truth, found))
-    files.refuse_some_ids([one, two])
     y, z = (table.labels(column) for table, column in zip((one, two), columns, strict=True))
-    if one.ids is not None:
-        z = z.reindex(one.ids) if hasattr(z, "reindex") else z[two.ids.get_indexer(one.ids)]
-        absent = one.ids.difference(two.ids, sort=False).append(two.ids.difference(one.ids, sort=False))
-        if len(absent):
-            raise ValueError(f"`{found}` must have the ids of `{truth}`, got {absent[0]!r} in one of them only.")
-    elif len(y) != len(z):
-        raise ValueError(f"`{found}` must have as many rows as `{truth}`, {len(y)}, got {len(z)}.")
+    rows = matching.paired(one, two)
+    z = z.iloc[rows] if hasattr(z, "iloc") else z[rows]
     values = (metrics.accuracy(y, z), metrics.nmi(y, z), metrics.ari(y, z), metrics.purity(y, z))
     return {"samples": len(y), **dict(zip(SCORES, (*values, *metrics.pair_scores(y, z)), strict=True))}
 
@@ -229,7 +226,7 @@ def _consensus(
         "iterations": estimator.n_iter_,
         "device": estimator.device_,
         "seconds": seconds,
-        **files.written(columns, table, out),
+        **outputs.written(columns, table, out),
     }
 
 
@@ -239,7 +236,17 @@ def _check_confidence(confidence: bool, kind: type) -> None:
         raise ValueError(f"`--confidence` needs a method that has one, got {kind.__name__}.")
 
 
-def _parsed(settings: list[str]) -> dict[str, Any]:
+def _settings(given: list[str], method: str, n_clusters: int, options: dict[str, str]) -> dict[str, Any]:
+    """Parse parameters of a method; raise if it does not have one of them, or an option is there to set it."""
+    found = parsed(given)
+    for name, value in found.items():
+        if name in options:
+            raise ValueError(f"`--set` must leave `{name}` to {options[name]}, got {value!r}.")
+    registry.methods()[method].make(n_clusters, None, "auto", **found)
+    return found
+
+
+def parsed(settings: list[str]) -> dict[str, Any]:
     """Parse name=value, the value as Python writes it, or true or false; anything else is text."""
     found = {}
     for setting in settings:

@@ -7,9 +7,10 @@ from gpuensemble._array.devices import choose_device
 from gpuensemble._array.random import generators
 from gpuensemble._array.threads import one_blas_thread
 from gpuensemble._cli import reports
-from gpuensemble._cli.tables import files
+from gpuensemble._cli.tables import outputs
 from gpuensemble._cli.warm_up import Stopwatch
 from gpuensemble._report.findings import of_features
+from gpuensemble._tables.files import whole_file
 from gpuensemble.clustering import ConsensusClustering
 from gpuensemble.estimators._base import registry
 
@@ -79,7 +80,7 @@ def _of_features(features: Any, truth: Any, n_clusters: int, seed: int, device: 
 
 def new_figure(path: str) -> Any:
     """Make an empty figure that will be drawn into that file; raise, before any work, if it cannot be."""
-    files.check_output(path, (".png", ".pdf", ".svg"))
+    outputs.check(path, (".png", ".pdf", ".svg"))
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -92,7 +93,7 @@ def draw(figure: Any, path: str, labels: Any, consensus: Any, device: str) -> No
     from gpuensemble import plot
 
     plot.coassociation(labels, consensus, ax=figure.subplots(), device=device)
-    with files.whole_file(path) as file:
+    with whole_file(path) as file:
         figure.savefig(file, format=path[-3:], dpi=150)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from gpuensemble._array.devices import to_host
 from gpuensemble._cli import demo, reports
-from gpuensemble._cli.tables import files
+from gpuensemble._cli.tables import files, outputs
 from gpuensemble._report.findings import of_features
 from gpuensemble.clustering import WAYS, ConsensusClustering
 
@@ -31,14 +31,14 @@ def make_partitions(
     verbose: int,
 ) -> dict[str, Any]:
     """Make base partitions of a table of features."""
-    files.check_output(out)
+    outputs.check(out)
     options = _options(how, clusters, ratio)
     table = files.read_features(path, id_column, header, tuple(drop), sep)
     r = (20 if how in FEW else 100) if n_partitions is None else n_partitions
     common = {"random_state": seed, "device": device, "distance": distance, "verbose": verbose}
     labels = to_host(WAYS[how](table.values, clusters[0], r, **common, **options))
     columns = {f"p{i}": labels[:, i] for i in range(labels.shape[1])}
-    return files.written(columns, table, out) | {"samples": len(labels), "partitions": labels.shape[1]}
+    return outputs.written(columns, table, out) | {"samples": len(labels), "partitions": labels.shape[1]}
 
 
 def _options(how: str, clusters: tuple[int, int | None], ratio: float | None) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def cluster(
 ) -> dict[str, Any]:
     """Find clusters of a table of features: base partitions, and their consensus."""
     for file in (out, labels):
-        files.check_output(file)
+        outputs.check(file)
     reports.check(report, tables)
     figure = None if plot is None else demo.new_figure(plot)
     table = files.read_features(path, id_column, header, tuple(drop), sep)
@@ -105,12 +105,12 @@ def cluster(
         "seconds": seconds,
     }
     if labels is not None:
-        files.write(labels, {f"p{i}": base[:, i] for i in range(base.shape[1])}, table)
+        outputs.write(labels, {f"p{i}": base[:, i] for i in range(base.shape[1])}, table)
         said["labels"] = labels
     if report is not None:
         columns |= reports.write(of_features(estimator, table.ids, seed), report, tables, path)
         said["report"] = report
-    said |= files.written(columns, table, out) | reports.why(estimator.choice_)
+    said |= outputs.written(columns, table, out) | reports.why(estimator.choice_)
     if plot is not None:
         demo.draw(figure, plot, base, found, device)
         said["plot"] = plot

@@ -10,11 +10,12 @@ from typing import Any
 from gpuensemble import anndata as of_cells
 from gpuensemble._array.devices import choose_device
 from gpuensemble._cli import demo
-from gpuensemble._cli.tables import files
-from gpuensemble._tables.files import damage_named, naming, refuse_input, whole_file
+from gpuensemble._cli.tables import files, outputs
+from gpuensemble._tables.files import damage_named, naming, whole_file
 from gpuensemble.estimators._base import registry
 
 ENDING = ".h5ad"
+NEGATED = {"id": "no-ids", "header": "no-header"}  # the options that make False of another one's value
 
 
 def fit(
@@ -25,18 +26,18 @@ def fit(
     out: str | None,
     plot: str | None,
     confidence: bool,
+    settings: dict[str, Any],
     **options: Any,
 ) -> dict[str, Any]:
     """Find the consensus of columns of obs; write a whole copy of the file, or a table with the names of the cells."""
-    files.check_output(out, (*files.ENDINGS, ENDING))
-    refuse_input(out, "--out", path)
+    outputs.check(out, (*files.ENDINGS, ENDING))
     figure = None if plot is None else demo.new_figure(plot)
     adata = _read(path)
     if keys is None:
         names = ", ".join(map(str, adata.obs.columns)) or "none"
         raise ValueError(f"`--keys` must name the partitions among the columns of obs, got none; there: {names}.")
     start = time.perf_counter()
-    of_cells.consensus(adata, keys, n_clusters, key_added=key_added, **options)
+    of_cells.consensus(adata, keys, n_clusters, key_added=key_added, **options | settings)
     seconds = time.perf_counter() - start
     report = {
         "method": registry.methods()[options["method"]].estimator.__name__,
@@ -56,8 +57,9 @@ def refuse_options(path: str, **options: Any) -> None:
     """Raise if an option is given that the kind of the file has no use for."""
     for name, value in options.items():
         if value is not None:
+            flag, given = (NEGATED[name], True) if value is False else (name, value)
             kind = "an" if path.endswith(ENDING) else "no"
-            raise ValueError(f"`--{name}` must be left out for `{path}`, {kind} {ENDING} file, got {value!r}.")
+            raise ValueError(f"`--{flag}` must be left out for `{path}`, {kind} {ENDING} file, got {given!r}.")
 
 
 def _read(path: str) -> Any:
@@ -82,7 +84,7 @@ def _written(adata: Any, key_added: str, out: str | None, confidence: bool, path
     columns = {"label": adata.obs[key_added].cat.codes.to_numpy("int32")}
     if confidence:
         columns["confidence"] = adata.obs[f"{key_added}_confidence"].to_numpy()
-    return files.written(columns, files.FileTable(path, adata.obs, adata.obs_names, "cell"), out)
+    return outputs.written(columns, files.FileTable(path, adata.obs, adata.obs_names, "cell"), out)
 
 
 def _write(adata: Any, out: str) -> None:

@@ -10,8 +10,15 @@ from typing import Any
 from gpuensemble._cli import commands, demo, features, reports, warm_up
 from gpuensemble._cli.arguments import parser
 from gpuensemble._cli.doctor import run as doctor
-from gpuensemble._cli.tables import files
+from gpuensemble._cli.tables import outputs
+from gpuensemble._report import report as page
 from gpuensemble._tables.files import first_line
+
+# Options that name files, and parameters of methods that do.
+READ = ("path", "paths", "truth", "found", "against")
+WRITTEN = ("out", "labels", "report", "plot", "checkpoint", "tables")
+OF_METHODS = ("out", "checkpoint")
+STDIN = "/dev/stdin"  # leads to the file that it comes from, if it is there
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,6 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = _show_warning  # type: ignore[assignment]
+            _refuse_overwriting(options)
             report, text, code = RUN[name](**options)
         print(json.dumps(report, default=_jsonable) if as_json else text, flush=True)
         return code
@@ -41,6 +49,17 @@ def main(arguments: list[str] | None = None) -> int:
         print("gpuensemble: interrupted.", file=sys.stderr)
         return 130
     return 2
+
+
+def _refuse_overwriting(options: dict[str, Any]) -> None:
+    """Raise, before any work, if an output is a file that is read, or two outputs are one file; for all commands."""
+    given = [options.get(name) or [] for name in READ]
+    read = [path for one in given for path in ([one] if isinstance(one, str) else one)]
+    written = [(f"--{name}", options.get(name)) for name in WRITTEN if name != "tables"]
+    written += [("--tables", path) for path in page.files_of(options.get("tables"))]
+    settings = {} if "checkpoint" in options else commands.parsed(options.get("settings", []))  # else flags set them
+    written += [(f"--set {name}", str(settings[name])) for name in OF_METHODS if settings.get(name) is not None]
+    outputs.refuse_overwriting([STDIN if path == "-" else path for path in read], written)
 
 
 def _show_warning(message: Any, *_: Any) -> None:
@@ -73,10 +92,10 @@ def _doctor(device: str) -> tuple[Any, str, int]:
 
 
 def _bench(out: str | None, quiet: bool, **options: Any) -> tuple[Any, str, int]:
-    files.check_output(out, (".json",))
+    outputs.check(out, (".json",))
     report, text, code = commands.bench(**options, quiet=quiet, verbose=_verbose())
     if out is not None:
-        files.write_json(out, report)
+        outputs.write_json(out, report)
     return report, text, code
 
 
@@ -112,9 +131,10 @@ def _fit_segments(**options: Any) -> tuple[Any, str, int]:
 
 def _score(at_least: list[tuple[str, float]], **options: Any) -> tuple[Any, str, int]:
     report = commands.score(**options)
-    report["failed"] = [name for name, least in at_least if report[name] < least]
+    failed = [(name, least) for name, least in at_least if not report[name] >= least]  # NaN fails, too
+    report["failed"] = [name for name, _ in failed]
     lines = [f"{report['samples']} samples", *(f"{name:10} {report[name]:.4f}" for name in commands.SCORES)]
-    lines += [f"FAIL: {name} is below {least:g}" for name, least in at_least if report[name] < least]
+    lines += [f"FAIL: {name} is below {least:g}" for name, least in failed]
     return report, "\n".join(lines), int(bool(report["failed"]))
 
 

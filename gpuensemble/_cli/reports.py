@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from gpuensemble._cli.tables import files, recognition
+from gpuensemble._cli.tables import files, outputs, recognition
 from gpuensemble._report import report as page
 from gpuensemble._report.findings import Findings, found_in
 
@@ -28,17 +28,17 @@ def of_labels(
 ) -> dict[str, Any]:
     """Write a report on the consensus of a table of labels."""
     check(out, tables)
-    files.check_output(labels)
+    outputs.check(labels)
     table = files.read_labels(path, id_column, header, sep)
     if id_column is not False:
         recognition.refuse_ids_among_labels(table.values, path)
     found = found_in(table.values, numbers(clusters), method, seed, device, verbose)
     columns = {"label": found.labels.to_numpy()} | write(found, out, tables, path)
     if labels is not None:
-        files.write(labels, columns, table)
+        outputs.write(labels, columns, table)
     n, r = found.partitions.shape
     said = {"samples": n, "partitions": r, "clusters": len(found.stability.clusters), "out": out}
-    return said | ({} if table.ids is None else {"ids": table.id_name}) | why(found.choice)
+    return said | ({} if table.ids is None else {"ids": outputs.id_name(columns, table)}) | why(found.choice)
 
 
 def numbers(clusters: tuple[int, int | None]) -> int | range:
@@ -54,7 +54,7 @@ def check(report: str | None, tables: str | None) -> None:
     if report is None and tables is not None:
         raise ValueError(f"`--tables` must go with a report, got {tables!r} alone.")
     if report is not None:
-        files.check_output(report, (".html",))
+        outputs.check(report, (".html",))
         page.check(report, tables)
 
 

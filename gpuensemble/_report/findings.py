@@ -13,6 +13,7 @@ from gpuensemble._inspection.choose import SAMPLE_ROWS, Choice, choose_k, makes_
 from gpuensemble._inspection.stability import Stability, stability
 from gpuensemble._inspection.tree import Tree, consensus_tree
 
+TABLES = ("samples", "clusters", "partitions", "item_consensus", "numbers", "labels_of_numbers")  # of which are files
 N_BOOTSTRAP = 10  # consensuses of drawn partitions
 
 
@@ -100,15 +101,21 @@ def _frame(labels: Any, index: Any = None) -> Any:
 def tables_of(found: Findings) -> dict[str, Any]:
     """Return everything that the report shows in part, in full: DataFrames by the name of their file."""
     tables = {
-        "samples": found.stability.samples.rename_axis(found.labels.index.name or "sample"),
+        "samples": _with_ids(found.stability.samples, found),
         "clusters": found.stability.clusters,
         "partitions": found.stability.partitions.rename_axis("partition"),
-        "item_consensus": found.stability.item_consensus.rename_axis(found.labels.index.name or "sample"),
+        "item_consensus": _with_ids(found.stability.item_consensus, found),
     }
     if found.choice is not None:
         tables["numbers"] = found.choice.table
-        tables["labels_of_numbers"] = found.choice.labels.rename_axis(found.labels.index.name or "sample")
+        tables["labels_of_numbers"] = _with_ids(found.choice.labels, found)
     return tables
+
+
+def _with_ids(table: Any, found: Findings) -> Any:
+    """Return a table whose index is called as the samples are, or `id` if a column is called so."""
+    name = found.labels.index.name or "sample"
+    return table.rename_axis("id" if name in table.columns else name)
 
 
 def least_sure(found: Findings, most: int) -> Any:

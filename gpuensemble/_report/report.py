@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuensemble._array import checks, random
 from gpuensemble._array.messages import shown
-from gpuensemble._report.findings import Findings, found_in, tables_of
+from gpuensemble._report.findings import TABLES, Findings, found_in, tables_of
 from gpuensemble._report.sections import page
 from gpuensemble._tables.files import whole_file
 
@@ -82,6 +82,11 @@ def check(out: Any, tables: Any) -> None:
         raise ValueError(f"`out` must end in .html, got {shown(out)}.")
     if tables is not None and Path(tables).exists() and not Path(tables).is_dir():
         raise ValueError(f"`tables` must be a folder, or nothing yet, got {shown(str(tables))}.")
+
+
+def files_of(tables: Any) -> list[str]:
+    """Return the paths of all tables that may be written into that folder, none for None."""
+    return [] if tables is None else [str(Path(tables) / f"{name}.csv") for name in TABLES]
 
 
 def write(found: Findings, out: Any, tables: Any, title: str, command: str) -> None:

@@ -9,7 +9,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -100,5 +100,24 @@ def refuse_input(output: Any, name: str, *inputs: Any) -> None:
         return
     paths = [getattr(given, "filename", given) for given in inputs]  # of a memory-mapped array, too
     there = [path for path in paths if isinstance(path, str | Path) and os.path.exists(path)]
-    if os.path.exists(output) and any(os.path.samefile(path, output) for path in there):
+    if any(_are_one(path, output) for path in there):
         raise ValueError(f"`{name}` must be another file than the one that is read, got {str(output)!r}.")
+
+
+def refuse_shared(outputs: Iterable[tuple[str, Any]]) -> None:
+    """Raise if two outputs, each beside the name of its parameter, are one file, by whatever names; None is none."""
+    before: list[tuple[str, Any]] = []
+    for name, path in outputs:
+        if path is None:
+            continue
+        other = next((other for other, taken in before if _are_one(path, taken)), None)
+        if other is not None:
+            raise ValueError(f"`{name}` must be another file than `{other}`, got {str(path)!r} for both.")
+        before.append((name, path))
+
+
+def _are_one(one: Any, two: Any) -> bool:
+    """Tell whether two paths lead to one file: one that is there, or that both would make."""
+    if os.path.exists(one) and os.path.exists(two):
+        return os.path.samefile(one, two)
+    return Path(one).resolve() == Path(two).resolve()

@@ -9,7 +9,7 @@ import numpy as np
 from gpuensemble._array.devices import to_device, to_host
 from gpuensemble._array.messages import shown
 from gpuensemble._tables.blocks import InMemory, Table
-from gpuensemble._tables.files import naming, refuse_input, whole_files
+from gpuensemble._tables.files import naming, refuse_input, refuse_shared, whole_files
 from gpuensemble._tables.spread import Spread
 
 DTYPES = ("int32", "float64")  # of labels and confidences
@@ -47,6 +47,15 @@ def check(out: Any, *inputs: Any) -> None:
     if beside.exists() and not Path(out).exists():
         rule = f"a name beside which {beside.name!r} can go"
         raise ValueError(f"`out` must be {rule}, got {str(out)!r} where that file is there already.")
+
+
+def check_apart(read: Any, out: Any, **others: Any) -> None:
+    """Raise unless outputs, each the parameter of its name, are different files, and none is the one that is read."""
+    check(out, read)
+    for name, output in others.items():
+        refuse_input(output, name, read)
+    beside = None if out is None else confidence_path(Path(out))
+    refuse_shared([*others.items(), ("out", out), ("out", beside)])
 
 
 def confidence_path(out: Path) -> Path:

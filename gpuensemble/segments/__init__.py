@@ -13,10 +13,11 @@ from gpuensemble._array import checks, random
 from gpuensemble._array.messages import shown
 from gpuensemble._array.progress import bar
 from gpuensemble._tables import outputs, readers
-from gpuensemble._tables.files import refuse_input, whole_file
+from gpuensemble._tables.files import whole_file
 from gpuensemble._tables.on_dask import current_client, is_dask
+from gpuensemble.estimators._base.kmeans import check_parameters
 from gpuensemble.estimators.sec import SEC
-from gpuensemble.segments._partitions import PARTITIONS, Base, stripes
+from gpuensemble.segments._partitions import PARTITIONS, Base, Stripes, stripes
 
 
 def consensus(
@@ -99,9 +100,7 @@ def consensus(
     settings |= {"device": device, "client": client, "out": out, "checkpoint": checkpoint, "resume": resume}
     estimator = SEC(n_clusters, random_state=np.random.default_rng(of_consensus), verbose=verbose, **settings)
     path = _checked_path(labels)
-    outputs.check(out, X)
-    for name, output in (("labels", path), ("checkpoint", checkpoint)):
-        refuse_input(output, name, X)
+    outputs.check_apart(X, out, labels=path, checkpoint=checks.path(checkpoint, "checkpoint"))
     base = Base(
         checks.choice(partitions, "partitions", tuple(PARTITIONS)),
         n_clusters if base_clusters is None else base_clusters,
@@ -112,28 +111,28 @@ def consensus(
         device,
         client,
     )
+    table = stripes(X, base)
+    check_parameters(estimator, *table.shape)
     if resume and path.exists():
-        _check_resumed(path, X, base, seeded=random_state is not None)
+        _check_resumed(path, table, seeded=random_state is not None)
     else:
-        write(X, base, path, verbose)
+        write(table, path, verbose)
     return estimator.fit(path)
 
 
-def write(X: Any, base: Base, path: Path, verbose: int = 0) -> None:
+def write(table: Stripes, path: Path, verbose: int = 0) -> None:
     """Write base partitions into a file.
 
     Parameters
     ----------
-    X : n x d matrix of numbers
-        As in `consensus`.
-    base : Base
-        How they are made.
+    table : Stripes
+        The table of base partitions, in parts.
     path : Path
         The .npy file that they go to.
     verbose : int
         1: a progress bar on stderr.
     """
-    shape, dtype, parts = stripes(X, base)
+    shape, dtype, parts = table
     with whole_file(str(path)) as file, bar("base partitions", verbose, shape[0] * shape[1], "label") as show:
         header = {"descr": np.dtype(dtype).str, "fortran_order": True, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
@@ -151,9 +150,9 @@ def _checked_path(labels: Any) -> Path:
     return Path(labels)
 
 
-def _check_resumed(path: Path, X: Any, base: Base, seeded: bool) -> None:
+def _check_resumed(path: Path, table: Stripes, seeded: bool) -> None:
     """Raise if the base partitions in a file are not those that would be made: another shape, or a first part."""
-    (n, r), dtype, parts = stripes(X, base)
+    (n, r), dtype, parts = table
     found = readers.opened_array(path, "labels")()
     if found.shape != (n, r):
         raise ValueError(

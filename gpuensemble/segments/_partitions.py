@@ -43,15 +43,23 @@ class Stripe(NamedTuple):
     labels: Any
 
 
-def stripes(X: Any, base: Base) -> tuple[tuple[int, int], str, Iterator[Stripe]]:
-    """Return shape and type of the table of base partitions, and its parts, made as they are asked for."""
+class Stripes(NamedTuple):
+    """This is a table of base partitions, whose parts are made as they are asked for."""
+
+    shape: tuple[int, int]
+    dtype: str
+    parts: Iterator[Stripe]
+
+
+def stripes(X: Any, base: Base) -> Stripes:
+    """Return the table of base partitions of these features."""
     given = source(X)
     if base.partitions == "segments":
         r, most, parts = _segments(given, base)
     else:
         r, most, parts = _landmarks(given, base)
     dtype = next(name for name in ("int8", "int16", "int32") if most - 1 <= np.iinfo(name).max)
-    return (given.shape[0], r), dtype, parts
+    return Stripes((given.shape[0], r), dtype, parts)
 
 
 def _segments(given: Any, base: Base) -> tuple[int, int, Iterator[Stripe]]:

@@ -117,6 +117,45 @@ def test_settings_reach_the_method(capsys, labels):
     assert err.startswith("gpuensemble: Invalid parameter 'utility' for estimator ClusterWalk(")
     code, _, err = run(capsys, fit, "--set", "n_init")
     assert (code, err) == (2, "gpuensemble: `--set` must be NAME=VALUE, got 'n_init'.\n")
+    for command in (fit, "fit-views labels.csv -k 4"):
+        for name, option in (("n_clusters", "-k"), ("device", "--device")):
+            told = f"gpuensemble: `--set` must leave `{name}` to {option}, got 'cpu'.\n"
+            assert run(capsys, command, f"--set {name}=cpu") == (2, "", told)
+    assert run(capsys, fit, "--set seed=3")[2].startswith("gpuensemble: Invalid parameter 'seed' for estimator Cluster")
+    assert run(capsys, fit, "--set random_state=None --set verbose=0")[0] == 0
+
+
+@pytest.fixture
+def segments(tmp_path, monkeypatch):
+    """A command that clusters a file of features in the current folder; settings are to follow."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", make_blobs(40, centers=2, random_state=0)[0])
+    return "fit-segments x.npy -k 2 -r 12 --ratio 0.5 --labels labels.npy --out out.npy --device cpu --set"
+
+
+def test_settings_of_segments_reach_sec(capsys, segments):
+    assert run(capsys, segments, "random_state=3 --set init=random --set verbose=0")[0] == 0
+    given = {"n_partitions": 12, "row_ratio": 0.5, "random_state": 3, "device": "cpu", "init": "random"}
+    found = ge.segments.consensus("x.npy", 2, "again.npy", **given)
+    np.testing.assert_array_equal(np.load("out.npy"), found.labels_)
+    np.testing.assert_array_equal(np.load("labels.npy"), np.load("again.npy"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("n_clusters=3", "`--set` must leave `n_clusters` to -k, got 3."),
+        ("out=y.npy", "`--set` must leave `out` to --out, got 'y.npy'."),
+        ("client=x", "`--set` must leave `client` to --scheduler, got 'x'."),
+        ("labels=1", "Invalid parameter 'labels' for estimator SEC("),
+        ("X=1", "Invalid parameter 'X' for estimator SEC("),
+    ],
+)
+def test_settings_of_segments_are_parameters_of_sec(capsys, segments, setting, message):
+    code, out, err = run(capsys, segments, setting)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"gpuensemble: {message}")
+    assert os.listdir() == ["x.npy"]
 
 
 def test_warnings_are_sentences_on_stderr(capsys, labels):
@@ -289,6 +328,22 @@ def test_what_the_machine_lacks_is_one_sentence(capsys, labels, monkeypatch, err
     assert run(capsys, "fit labels.csv -k 4") == (2, "", f"gpuensemble: {message}\n")
 
 
+@pytest.mark.parametrize("bound", ["ari=nan", "ari=inf", "ari=-1e999", "ari=abc", "ari=", "ari"])
+def test_a_bound_is_a_finite_number(capsys, bound):
+    """Every score would pass one that is NaN."""
+    with pytest.raises(SystemExit) as error:
+        main.main(["score", "a.csv", "b.csv", "--at-least", bound])
+    assert error.value.code == 2
+    rule = f"must be SCORE=VALUE, the value a finite number, got '{bound}'\n"
+    assert capsys.readouterr().err.endswith(f"error: argument --at-least: {rule}")
+
+
+def test_a_score_that_is_none_fails(capsys, monkeypatch):
+    report = dict.fromkeys(commands.SCORES, float("nan")) | {"samples": 4}
+    monkeypatch.setattr(commands, "score", lambda **_: dict(report))
+    assert run(capsys, "score a.csv b.csv --at-least ari=0.5")[0] == 1
+
+
 @pytest.mark.parametrize(
     "command", ["", "nothing", "fit", "fit labels.csv", "fit labels.csv -k two", "score a.csv b.csv --at-least x=1"]
 )
@@ -350,6 +405,20 @@ def test_a_number_of_clusters_is_chosen_and_reported(capsys, tmp_path, monkeypat
     assert ge.metrics.ari(truth, pd.read_csv("d.csv")["label"]) == 1
     code, out, _ = run(capsys, "report base.csv -k 2-6 --device cpu --out b.html --json")
     assert json.loads(out)["recommended"] == 4
+
+
+@pytest.mark.parametrize("name", ["label", "consensus", "p0"])
+def test_ids_that_are_called_as_an_output_are_kept(capsys, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    features, _ = make_blobs(30, centers=2, cluster_std=0.5, random_state=0)
+    ids = [f"gene{i:02}" for i in range(30)]
+    pd.DataFrame(features, columns=["x", "y"]).assign(**{name: ids}).to_csv("x.csv", index=False)
+    run(capsys, "cluster x.csv -k 2 --device cpu --labels p.npz --out c.csv --report r.html --tables tables")
+    assert pd.read_csv("c.csv")["id" if name != "p0" else name].tolist() == ids
+    assert np.load("p.npz")["id" if name == "p0" else name].tolist() == ids
+    assert pd.read_csv("tables/samples.csv")["id" if name == "consensus" else name].tolist() == ids
+    out = run(capsys, "generate x.csv -k 2 -r 3 --device cpu --json")[1]
+    assert json.loads(out)["table"]["id" if name == "p0" else name] == ids
 
 
 @pytest.mark.parametrize(

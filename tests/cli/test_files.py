@@ -7,11 +7,14 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
+from pyarrow import parquet
 from scipy.sparse import csc_matrix, csr_matrix, save_npz
 
 import gpuensemble as ge
-from gpuensemble._cli.tables import files
+from gpuensemble._cli.tables import files, outputs
+from gpuensemble._tables.files import whole_file
 
 
 @pytest.fixture
@@ -105,6 +108,37 @@ def test_arrays(tmp_path):
     assert (table.id_name, table.values.tolist()) == ("barcode", [[0.5], [1]])
 
 
+def test_an_archive_has_features_and_labels(tmp_path):
+    """Who reads features gets `X`, who reads labels `labels` or `label`, and who finds neither the only array."""
+    path = str(tmp_path / "t.npz")
+    for name in ("labels", "label"):
+        np.savez(path, **{name: [[0, 1], [0, 2]]}, X=[[0.5], [1]], id=["a", "b"], more=[0, 0])
+        assert files.read_features(path).values.tolist() == [[0.5], [1]]
+        assert files.read_labels(path).values.tolist() == [[0, 1], [0, 2]]
+    for name in ("labels", "X", "E"):
+        np.savez(path, **{name: [[0, 1], [0, 2]]}, ids=["a", "b"])
+        assert files.read_features(path).values.tolist() == [[0, 1], [0, 2]]
+        assert files.read_labels(path).values.tolist() == [[0, 1], [0, 2]]
+
+
+OF_LABELS = "must hold labels in an array called labels or label, or in its only one beside the ids, got"
+OF_FEATURES = "must hold features in an array called X, or in its only one beside the ids, got"
+UNCLEAR = [
+    ("read_labels", ("X", "y"), f"{OF_LABELS} 'X', which may be features, and 'y', which may be labels."),
+    ("read_labels", ("a", "b"), f"{OF_LABELS} 'a', 'b'."),
+    ("read_labels", ("id",), f"{OF_LABELS} none."),
+    ("read_features", ("labels", "y"), f"{OF_FEATURES} 'labels', 'y'."),
+    ("read_features", tuple("abcdefg"), f"{OF_FEATURES} 'a', 'b', 'c', 'd', ...."),
+]
+
+
+@pytest.mark.parametrize(("read", "names", "message"), UNCLEAR)
+def test_an_archive_of_several_arrays_says_which_is_meant(tmp_path, read, names, message):
+    np.savez(tmp_path / "t.npz", **dict.fromkeys(names, np.array([0, 1])))
+    with pytest.raises(ValueError, match=re.escape(f"t.npz` {message}")):
+        getattr(files, read)(str(tmp_path / "t.npz"))
+
+
 @pytest.mark.parametrize("kind", [csr_matrix, csc_matrix])
 def test_sparse_features(tmp_path, kind):
     dense = np.array([[0, 1.5, 0], [2, 0, 0]])
@@ -163,6 +197,12 @@ REFUSED = {
     "no file": (None, "t.csv", "must be a file that is there, got none."),
     "an ending": ("a,b\n", "t.xls", "must end in one of .csv, .tsv, .txt, .csv.gz, .tsv.gz, "),
     "nothing in it": ("", "t.csv", "must hold a table, got an empty file."),
+    "white space": ("  \n\t\n", "t.csv", "must hold a table, got white space alone."),
+    "marks of byte order": (
+        "\ufeff\ufeff",
+        "t.csv",
+        "must be a table separated by ',': No columns to parse from file.",
+    ),
     "a header alone": ("id,a\n", "t.csv", "must have at least one row, got none below the header."),
     "ids alone": ("id\nx\ny\n", "t.csv", "must have a column beside the ids, got 'id' alone."),
     "a long line": ("a,b\n1,2,3\n", "t.csv", "must be a table separated by ',': Expected 2 fields in line 2, saw 3."),
@@ -172,8 +212,15 @@ REFUSED = {
         "t.csv",
         "must have lines of one length, got 1 cells in most and 0 in line 3.",
     ),
+    "a hole in a vector, of white space": (
+        "a\nx\n \t\r\ny\n",
+        "t.csv",
+        "must have lines of one length, got 1 cells in most and 0 in line 3.",
+    ),
     "an open quote": ('a,b\n"1,2\n', "t.csv", "must be a table separated by ',': EOF inside string starting at row 1."),
     "another encoding": (b"a,b\n\xff\xfe,2\n", "t.csv", "must be text in UTF-8, got byte 0xff."),
+    "UTF-16": ("a,b\n1,2\n".encode("utf-16-le"), "t.csv", "must be text in UTF-8, got a NUL byte in line 1."),
+    "labels beyond a NUL": ("a,b\nx\0y,1\nx\0z,1\n", "t.csv", "must be text in UTF-8, got a NUL byte in line 2."),
     "an id twice": ("id,a\nx,1\nx,2\n", "t.csv", "must have every id once, got 'x' twice in column 'id'; --id names"),
     "an empty id": ("id,a\nx,1\n,2\n", "t.csv", "must have an id in every row, got none in row 1."),
     "a name twice": ("id,a,a\nx,1,2\n", "t.csv", "must have a different name for each column, got 'a' twice."),
@@ -203,9 +250,6 @@ def test_bad_arrays_get_one_sentence(tmp_path):
         with pytest.raises(ValueError, match="pickled objects are never loaded"):
             files.read_labels(str(tmp_path / name))
     assert not (tmp_path / "was here").exists()
-    np.savez(tmp_path / "t.npz", a=[[1]], b=[[2]])
-    with pytest.raises(ValueError, match=r"must hold one array, or one called labels, label or X, got 'a', 'b'\."):
-        files.read_labels(str(tmp_path / "t.npz"))
     np.save(tmp_path / "t.npy", np.zeros((2, 2, 2)))
     with pytest.raises(ValueError, match=r"must hold a table of numbers or text, got float64 of shape \(2, 2, 2\)\."):
         files.read_labels(str(tmp_path / "t.npy"))
@@ -220,6 +264,58 @@ def test_lists_in_parquet_are_named(tmp_path):
     for read in (files.read_labels, files.read_features):
         with pytest.raises(ValueError, match=rf"^`{path}` must hold numbers or text, got list<.*> in column 'b'\.$"):
             read(path)
+
+
+DATES = pd.to_datetime([None, "2020-01-02", "2020-01-02"])
+
+
+@pytest.mark.parametrize(
+    ("dates", "first"),
+    [
+        (DATES, "'2020-01-02 00:00:00' in row 1"),
+        (DATES.tz_localize("UTC"), "'2020-01-02 00:00:00+00:00' in row 1"),
+        (DATES - DATES[1], "'0 days 00:00:00' in row 1"),
+        (pd.Categorical(DATES), "'2020-01-02 00:00:00' in row 1"),
+        (DATES.date, "'2020-01-02' in row 1"),
+        (DATES[[0, 0, 0]], "'NaT' in row 0"),
+    ],
+)
+def test_dates_in_parquet_are_no_features(tmp_path, dates, first):
+    """Pandas would count them in nanoseconds, and a missing one as a date of long ago."""
+    path = str(tmp_path / "t.parquet")
+    pd.DataFrame({"x": [0.5, 1, 2], "t": dates}).to_parquet(path)
+    with pytest.raises(ValueError, match=re.escape(f"`{path}` must hold numbers, got {first}, column 't'; --drop")):
+        files.read_features(path)
+    assert files.read_features(path, drop=("t",)).values.tolist() == [[0.5], [1], [2]]
+
+
+@pytest.mark.parametrize("text", ["a\n1.5\n2.5\n9.5\n \n\t\n", 'a\n1.5\n2.5\n9.5\n" "\n', 'a\n1.5\n2.5\n""\n9.5\n'])
+def test_blank_lines_at_the_end_and_quoted_blanks_of_one_column(write, text):
+    """The first are left out, the others are holes."""
+    values = files.read_features(write(text)).values
+    assert values[~np.isnan(values)].tolist() == [1.5, 2.5, 9.5]
+    assert len(values) == 3 + ('"' in text)
+
+
+def test_a_line_of_white_space_is_a_blank_line(write):
+    for text in (" \na,b\n1.5,2\n\t\n2.5,3\n", " \na,b\nx,1.5,2\n \ny,2.5,\n", "a,b\n1.5,2\n \n2.5,\n"):
+        assert files.read_features(write(text)).values.shape == (2, 2)
+
+
+@pytest.mark.parametrize("read", [files.read_labels, files.read_features])
+def test_names_twice_and_indexes_of_two_columns_in_parquet_are_refused(tmp_path, read):
+    path = str(tmp_path / "t.parquet")
+    parquet.write_table(pyarrow.table([[1, 1, 2], [1, 2, 2]], names=["a", "a"]), path)
+    with pytest.raises(ValueError, match=r"^`.*` must have a different name for each column, got 'a' twice[.]$"):
+        read(path)
+    index = pd.MultiIndex.from_product([range(2), ["x", "y"]], names=["one", None])
+    pd.DataFrame({"a": [1, 1, 2, 2]}, index).to_parquet(path)
+    with pytest.raises(ValueError, match=r"^`.*` must have one column in its index, got 2; --no-ids leaves it out, "):
+        read(path)
+    assert read(path, False).ids is None
+    pd.DataFrame(index=list("abc")).to_parquet(path)
+    with pytest.raises(ValueError, match=r"^`.*` must have a column beside the ids, got none[.]$"):
+        read(path)
 
 
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
@@ -249,7 +345,7 @@ def test_what_is_written_is_read_again(write, tmp_path, ending):
         pytest.importorskip("zstandard", reason="zstandard is not installed")
     table = files.read_labels(write("id,a\n007,x\nb,x\n"))
     path = str(tmp_path / f"out{ending}")
-    files.write(path, {"label": np.array([4, 0], "int32")}, table)
+    outputs.write(path, {"label": np.array([4, 0], "int32")}, table)
     again = files.read_labels(path)
     assert list(again.labels()) == [4, 0]
     if ending != ".npy":
@@ -257,12 +353,26 @@ def test_what_is_written_is_read_again(write, tmp_path, ending):
     assert sorted(os.listdir(tmp_path)) == [f"out{ending}", "t.csv"]
 
 
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz"])
+def test_ids_that_are_called_as_a_column_of_labels_are_not_lost(write, tmp_path, ending):
+    for name in ("label", "confidence", "file", "allow_pickle"):
+        table = files.read_labels(write(f"{name},a,b\nx,1,2\ny,1,2\nz,2,2\n"), name)
+        columns = {"label": np.array([4, 0, 4]), "confidence": np.ones(3)}
+        path = str(tmp_path / f"out{ending}")
+        written = outputs.written(columns, table, path)["ids"]
+        assert written == (name if name in ("file", "allow_pickle") else "id")
+        again = files.read_labels(path, written)
+        assert (list(again.ids), again.id_name) == (["x", "y", "z"], written)
+        assert list(again.labels()) == [4, 0, 4]
+        assert list(outputs.written(columns, table, None)["table"][written]) == ["x", "y", "z"]
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "out.csv"
     path.write_text("before")
 
     def fail_halfway():
-        with files.whole_file(str(path)) as file:
+        with whole_file(str(path)) as file:
             file.write(b"half")
             raise OSError(errno.ENOSPC, "disk full")
 
@@ -270,56 +380,23 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
         fail_halfway()
     assert path.read_text() == "before"
     assert os.listdir(tmp_path) == ["out.csv"]
-    with files.whole_file(str(path)) as file:
+    with whole_file(str(path)) as file:
         file.write(b"after")
     assert path.read_text() == "after"
     (tmp_path / "other").symlink_to(path)
-    with files.whole_file(str(tmp_path / "other")) as file:
+    with whole_file(str(tmp_path / "other")) as file:
         file.write(b"through the link")
     assert path.read_text() == "through the link"
     assert (tmp_path / "other").is_symlink()
 
 
 def test_outputs_are_checked_before_any_work(tmp_path):
-    files.check_output(None)
-    files.check_output(str(tmp_path / "new.csv"))
+    outputs.check(None)
+    outputs.check(str(tmp_path / "new.csv"))
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ValueError, match="must be a file, or nothing yet, got something else"):
-        files.check_output(str(tmp_path / "folder.csv"))
+        outputs.check(str(tmp_path / "folder.csv"))
     with pytest.raises(ValueError, match="must be in a folder that is there and can be written to"):
-        files.check_output(str(tmp_path / "none" / "t.csv"))
+        outputs.check(str(tmp_path / "none" / "t.csv"))
     with pytest.raises(ValueError, match=r"must end in one of \.png, \.pdf\."):
-        files.check_output(str(tmp_path / "t.csv"), (".png", ".pdf"))
-
-
-def test_views_are_joined_by_their_ids(write, tmp_path):
-    one = files.read_features(write("id,a\nx,1\ny,2\n", "one.csv"))
-    two = files.read_features(write("id,b,c\nz,3,4\nx,5,6\n", "two.csv"))
-    table, (a, b), present = files.joined([one, two])
-    assert list(table.ids) == ["x", "y", "z"]
-    np.testing.assert_array_equal(a, [[1], [2], [np.nan]])
-    np.testing.assert_array_equal(b, [[5, 6], [np.nan, np.nan], [3, 4]])
-    np.testing.assert_array_equal(present, [[True, True], [True, False], [False, True]])
-    sparse = two._replace(values=csr_matrix(two.values))
-    _, (_, b), present = files.joined([one, sparse])
-    np.testing.assert_array_equal(b.toarray(), [[5, 6], [0, 0], [3, 4]])
-    _, views, present = files.joined([one, one])
-    assert present is None
-    np.testing.assert_array_equal(views[1], one.values)
-
-
-def test_views_without_ids_are_joined_by_their_order(write):
-    one, two = (files.read_features(write(f"b\n1.5\n{more}", f"{i}.csv")) for i, more in enumerate(["", "2.5\n"]))
-    table, (a, b), present = files.joined([one, one])
-    assert (table.ids, a.tolist(), b.tolist(), present) == (None, [[1.5]], [[1.5]], None)
-    with pytest.raises(ValueError, match=r"1\.csv` must have ids, or as many rows as .*0\.csv`, 1, got 2\."):
-        files.joined([one, two])
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_ids_in_one_view_only_are_refused(write, order):
-    """As many rows in each: nobody knows whether they are in the same order."""
-    one = files.read_features(write("id,a\nx,1\ny,2\n", "one.csv"))
-    two = files.read_features(write("a\n1.5\n2.5\n", "two.csv"))
-    with pytest.raises(ValueError, match=r"two\.csv` must have ids, as `.*one\.csv` has, got none; --id says"):
-        files.joined([one, two][::order])
+        outputs.check(str(tmp_path / "t.csv"), (".png", ".pdf"))

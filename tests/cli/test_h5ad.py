@@ -102,6 +102,15 @@ BAD = {
     ),
     "id": (["--keys", KEYS, "--id", "x"], "`--id` must be left out for `cells.h5ad`, an .h5ad file, got 'x'."),
     "header": (["--keys", KEYS, "--header"], "`--header` must be left out for `cells.h5ad`, an .h5ad file, got True."),
+    "no header": (
+        ["--keys", KEYS, "--no-header"],
+        "`--no-header` must be left out for `cells.h5ad`, an .h5ad file, got True.",
+    ),
+    "no ids": (["--keys", KEYS, "--no-ids"], "`--no-ids` must be left out for `cells.h5ad`, an .h5ad file, got True."),
+    "drop": (["--keys", KEYS, "--drop", "p0"], "`--drop` must be left out for `cells.h5ad`, an .h5ad file, got 'p0'."),
+    "sep": (["--keys", KEYS, "--sep", ";"], "`--sep` must be left out for `cells.h5ad`, an .h5ad file, got ';'."),
+    "a copy": (["--keys", KEYS, "--set", "copy=true"], "Invalid parameter 'copy' for estimator ClusterWalk("),
+    "another number": (["--keys", KEYS, "--set", "n_clusters=2"], "`--set` must leave `n_clusters` to -k, got 2."),
     "confidence": (["--keys", KEYS, "--confidence", "--method", "rsec"], "`--confidence` needs a method that has one"),
     "clusters": (["--keys", KEYS, "-k", "91"], "`n_clusters` must be between 1 and n_samples=90, got 91."),
 }

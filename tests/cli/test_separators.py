@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from gpuensemble._cli import main
-from gpuensemble._cli.tables import files, packed
+from gpuensemble._cli.tables import files, outputs, packed
 from support import ensemble
 
 ROOT = Path(main.__file__).parents[2]
@@ -118,7 +118,7 @@ def test_gzip_is_read_and_written(put, tmp_path, ending):
     sep = "," if ".csv" in ending else "\t"
     table = files.read_labels(put(gzip.compress(joined(sep).encode()), f"t{ending}"))
     assert table.values.to_numpy().tolist() == READ
-    files.write(out := str(tmp_path / f"out{ending}"), {"label": np.arange(3)}, table)
+    outputs.write(out := str(tmp_path / f"out{ending}"), {"label": np.arange(3)}, table)
     assert gzip.decompress(Path(out).read_bytes()).decode() == joined(
         sep, [["id", "label"], *([f"s{i + 1}", str(i)] for i in range(3))]
     )
@@ -130,7 +130,7 @@ def test_zstandard_is_read_and_written(put, tmp_path):
     path = put(b"".join(frames), "t.csv.zst")
     table = files.read_labels(path)
     assert table.values.to_numpy().tolist() == READ
-    files.write(out := str(tmp_path / "out.csv.zst"), {"label": np.arange(3)}, table)
+    outputs.write(out := str(tmp_path / "out.csv.zst"), {"label": np.arange(3)}, table)
     assert zstandard.ZstdDecompressor().decompress(Path(out).read_bytes()).startswith(b"id,label\ns1,0\n")
     put(b"".join(frames)[:-3], "t.csv.zst")
     with pytest.raises(ValueError, match=r"t\.csv\.zst` must be a whole file of Zstandard, got a damaged one: "):
@@ -146,7 +146,7 @@ def test_without_zstandard_one_sentence_says_what_to_install(put, tmp_path, monk
     with pytest.raises(ValueError, match=rule):
         files.read_labels(put(b"", "t.csv.zst"))
     with pytest.raises(ValueError, match=rule):
-        files.check_output(str(tmp_path / "out.csv.zst"))
+        outputs.check(str(tmp_path / "out.csv.zst"))
 
 
 @pytest.mark.parametrize("end", [1, 10, 30, -1])

@@ -12,7 +12,7 @@ from gpuensemble._array.rows import by_first_occurrence
 from gpuensemble._cli.main import main
 from gpuensemble._graphs import landmarks
 from gpuensemble.segments import _partitions
-from gpuensemble.segments._partitions import Base
+from gpuensemble.segments._partitions import Base, stripes
 from support import two_workers
 
 
@@ -42,7 +42,7 @@ def test_the_partitions_are_those_of_the_array_in_memory(kind, dtype, tmp_path):
     _, X = blobs(dtype=dtype)
     path = tmp_path / "labels.npy"
     base = Base("segments", 4, 12, 0.25, "sqeuclidean", 7, "cpu", None)
-    segments.write(stored(kind, X, tmp_path), base, path)
+    segments.write(stripes(stored(kind, X, tmp_path), base), path)
     expected = ge.generate.row_segments(X, 4, 12, 0.25, random_state=7, device="cpu")
     found = np.load(path)
     assert found.dtype == "int8"
@@ -133,7 +133,7 @@ def test_landmark_partitions_are_those_of_the_array_in_memory(kind, distance, tm
         monkeypatch.setattr(module, name, value)
     _, X = blobs()
     base = Base("landmark-spectral", 3, 5, 0.2, distance, 7, "cpu", None)
-    segments.write(stored(kind, X, tmp_path), base, tmp_path / "labels.npy")
+    segments.write(stripes(stored(kind, X, tmp_path), base), tmp_path / "labels.npy")
     expected = ge.generate.landmark_spectral(X, 3, 5, distance=distance, random_state=7, device="cpu")
     found = np.load(tmp_path / "labels.npy")
     assert found.dtype == "int8"

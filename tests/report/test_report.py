@@ -11,6 +11,8 @@ from browser import PATH, Browser
 
 import gpuensemble as ge
 from gpuensemble._report import html as pieces
+from gpuensemble._report.findings import TABLES
+from gpuensemble._report.report import files_of
 
 EVIL = "<script>window.hacked = 1</script>"
 NAMES = [f"{EVIL}{i}" if i % 3 else f'"><img src=x onerror="window.hacked=1">{i} & \u202e' for i in range(60)]
@@ -120,7 +122,7 @@ def test_the_same_input_makes_the_same_file(made, tmp_path):
 def test_tables_are_written_in_full(made):
     folder, found = made
     names = {path.stem for path in (folder / "tables").iterdir()}
-    assert names == {"samples", "clusters", "partitions", "item_consensus", "numbers", "labels_of_numbers"}
+    assert names == set(TABLES) == {Path(path).stem for path in files_of("tables")}
     clusters = pd.read_csv(folder / "tables" / "clusters.csv", index_col=0)
     pd.testing.assert_frame_equal(clusters, found.stability.clusters, check_dtype=False, check_index_type=False)
     assert len(pd.read_csv(folder / "tables" / "partitions.csv")) == 8

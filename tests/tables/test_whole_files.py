@@ -119,3 +119,13 @@ def test_segments_do_not_overwrite_the_features(parameter, tmp_path):
     with pytest.raises(ValueError, match=f"`{parameter}` must be another file than the one that is read"):
         ge.segments.consensus(tmp_path / "X.npy", 2, paths["labels"], n_partitions=10, out=paths["out"])
     assert (tmp_path / "X.npy").read_bytes() == before
+
+
+def test_two_outputs_do_not_go_to_one_file(tmp_path):
+    X, same = np.random.default_rng(0).random((60, 3)), tmp_path / "same.npy"
+    for name in ("out", "checkpoint"):
+        with pytest.raises(ValueError, match=f"`{name}` must be another file than `labels`, got '.*' for both[.]$"):
+            ge.segments.consensus(X, 2, tmp_path / ".." / tmp_path.name / "same.npy", n_partitions=10, **{name: same})
+    with pytest.raises(ValueError, match=r"`out` must be another file than `checkpoint`, got '.*' for both[.]$"):
+        ge.SEC(2, out=same, checkpoint=tmp_path / "same.confidence.npy").fit(ensemble()[1])
+    assert not list(tmp_path.iterdir())

@@ -21,7 +21,7 @@ import numpy as np
 from gpuensemble._array import threads
 from gpuensemble._array.devices import namespace, on, to_device
 from gpuensemble._cli.bench import machine
-from gpuensemble._cli.tables import files
+from gpuensemble._cli.tables import outputs
 
 COPY_BYTES = 1 << 28  # larger than any cache
 PAUSE = 0.03  # seconds between two runs
@@ -61,7 +61,7 @@ def main(cases: Callable[[], Iterator[Case]]) -> None:
             print(line(results[-1]), flush=True)
     if options.json:
         report = {"machine": machine.describe(), "threads": options.threads, "results": results}
-        files.write_json(str(options.json), report)
+        outputs.write_json(str(options.json), report)
 
 
 def run(case: Case, repeat: int) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """NPY and NPZ files are read whole or refused; pickled objects are never loaded."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -12,8 +13,11 @@ from gpuensemble._array.messages import shown
 from gpuensemble._tables.files import UNREADABLE
 from gpuensemble._tables.readers import load_array
 
+LABELS, FEATURES = ("labels", "label"), ("X",)  # what tables of either kind are called in an archive
+LISTED = 4  # names in a message, at most
 
-def read(path: str, id_column: str | Literal[False] | None) -> tuple[Any, Any, str]:
+
+def read(path: str, of_labels: bool, id_column: str | Literal[False] | None) -> tuple[Any, Any, str]:
     """Return the table of an NPY or NPZ file, its ids or None, and their name; False asks for no ids."""
     try:
         with Path(path).open("rb") as file:
@@ -27,7 +31,8 @@ def read(path: str, id_column: str | Literal[False] | None) -> tuple[Any, Any, s
         raise ValueError(f"`{path}` must have the array that --id names, got {id_column!r}.")
     ids = arrays.pop(id_name, None)
     ids = None if id_column is False else ids
-    values = _sparse(arrays, path) if {"data", "indices", "indptr", "shape"} <= set(arrays) else _only(arrays, path)
+    sparse = {"data", "indices", "indptr", "shape"} <= set(arrays)
+    values = _sparse(arrays, path) if sparse else _chosen(arrays, path, of_labels)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or 0 in values.shape or values.dtype.kind not in "biufU":
         raise ValueError(
@@ -58,14 +63,28 @@ def _checked_members(loaded: Any, file: BinaryIO) -> dict[str, Array]:
     return {name: loaded[name] for name in loaded.files}
 
 
-def _only(arrays: dict[str, Array], path: str) -> Array:
-    """Return the one array, or the one that is called `labels`, `label` or `X`."""
-    name = next((name for name in ("labels", "label", "X") if name in arrays), None)
+def _chosen(arrays: dict[str, Array], path: str, of_labels: bool) -> Array:
+    """Return the array whose name says that it holds labels or features, whichever is asked for, or else the only one.
+
+    An archive often holds both: features are never taken for labels because they come first, nor labels for features.
+    """
+    name = next((name for name in (LABELS if of_labels else FEATURES) if name in arrays), None)
     if name is None and len(arrays) != 1:
-        raise ValueError(
-            f"`{path}` must hold one array, or one called labels, label or X, got {', '.join(map(repr, arrays))}."
-        )
+        what = "labels in an array called labels or label" if of_labels else "features in an array called X"
+        found = _readings(list(arrays)) if of_labels and "X" in arrays else _listed(arrays)
+        raise ValueError(f"`{path}` must hold {what}, or in its only one beside the ids, got {found}.")
     return arrays[name] if name is not None else next(iter(arrays.values()))
+
+
+def _readings(names: list[str]) -> str:
+    """Say what may be meant where labels are asked for and features are there."""
+    others = _listed(name for name in names if name != "X")
+    return f"'X', which may be features, and {others}, which may be labels"
+
+
+def _listed(names: Iterable[str]) -> str:
+    some = list(map(repr, names))
+    return ", ".join(some[:LISTED] + (["..."] if len(some) > LISTED else [])) or "none"
 
 
 def _sparse(arrays: dict[str, Array], path: str) -> Any:

@@ -1,12 +1,9 @@
-"""Tables in files hold labels and features on the way in, labels on the way out.
+"""Tables in files hold labels and features; `outputs` writes such files.
 
 They are text (CSV, TSV and TXT, packed or not), Parquet, NPY and NPZ files, by the name's ending.
 """
 
 import contextlib
-import io
-import json
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from gpuensemble._cli.tables import arrays, packed, recognition, text
-from gpuensemble._tables.files import UNREADABLE, first_line, whole_file
+from gpuensemble._tables.files import UNREADABLE, first_line
 from gpuensemble._tables.readers import frame_of
 
 TEXT = tuple(f".{kind}{packing}" for packing in packed.PACKINGS for kind in ("csv", "tsv", "txt"))
@@ -98,108 +95,6 @@ def read_features(
     return table._replace(values=np.column_stack([text.numbers(values[name], name, path) for name in values.columns]))
 
 
-def joined(views: list[FileTable]) -> tuple[FileTable, list, np.ndarray | None]:
-    """Match features of the same samples: rows by their ids if all tables have them, by their order if none has.
-
-    Return a table for the ids, the matrices, and which sample is in which view, n x views, or None if all are in all. A
-    sample that is absent from a view is a row of NaN in it, or an empty one if it is sparse.
-    """
-    first = views[0]
-    if any(view.ids is None for view in views):
-        refuse_some_ids(views)
-        for view in views[1:]:
-            if view.values.shape[0] != first.values.shape[0]:
-                raise ValueError(
-                    f"`{view.path}` must have ids, or as many rows as `{first.path}`, {first.values.shape[0]}, "
-                    f"got {view.values.shape[0]}."
-                )
-        return first, [view.values for view in views], None
-    ids = first.ids
-    for view in views[1:]:
-        ids = ids.append(view.ids.difference(ids, sort=False))
-    rows = [view.ids.get_indexer(ids) for view in views]
-    present = np.column_stack(rows) >= 0
-    matrices = [_rows(view.values, row) for view, row in zip(views, rows, strict=True)]
-    return first._replace(ids=ids), matrices, None if present.all() else present
-
-
-def refuse_some_ids(tables: list[FileTable]) -> None:
-    """Raise if some tables have ids and others do not: nobody knows whether their rows are in the same order."""
-    without = next((table.path for table in tables if table.ids is None), None)
-    having = next((table.path for table in tables if table.ids is not None), None)
-    if without is not None and having is not None:
-        raise ValueError(
-            f"`{without}` must have ids, as `{having}` has, got none; "
-            "--id says which column holds them, --no-ids that no column does."
-        )
-
-
-def _rows(matrix: Any, rows: np.ndarray) -> Any:
-    """Return the rows of that number; -1 is a row of NaN, or an empty one of a sparse matrix."""
-    if isinstance(matrix, np.ndarray):
-        return np.where(rows[:, None] >= 0, matrix[rows], np.nan)
-    from scipy.sparse import csr_matrix, vstack
-
-    return vstack([matrix, csr_matrix((1, matrix.shape[1]), dtype=matrix.dtype)], format="csr")[rows]
-
-
-def write(path: str, columns: dict[str, Any], table: FileTable) -> None:
-    """Write columns of labels beside the ids of the table that they belong to: whole, or not at all.
-
-    An NPY file holds the columns alone; an NPZ file holds one array for each, and the ids.
-    """
-    with whole_file(path) as file:
-        if path.endswith(".npy"):
-            values, content = list(columns.values()), io.BytesIO()
-            np.save(content, values[0] if len(values) == 1 else np.column_stack(values))
-            file.write(content.getbuffer())  # where NumPy writes to a file itself, it does not notice a full disk
-        elif path.endswith(".npz"):
-            ids: dict[str, Any] = {} if table.ids is None else {table.id_name: np.asarray(table.ids, str)}
-            np.savez(file, **ids, **columns)
-        elif path.endswith(".parquet"):
-            with _needs_pyarrow(path):
-                frame(columns, table).to_parquet(file, index=False)
-        else:
-            separator = "," if packed.bare(path).endswith(".csv") else "\t"
-            file.write(packed.pack(path, frame(columns, table).to_csv(index=False, sep=separator).encode()))
-
-
-def written(columns: dict[str, Any], table: FileTable, out: str | None) -> dict[str, Any]:
-    """Write columns into a file, if one is named; say for a report where they are: there, or in the report itself."""
-    ids = {} if table.ids is None else {"ids": table.id_name}
-    if out is not None:
-        write(out, columns, table)
-        return {"out": out} | ids
-    return {"table": frame(columns, table)} | ids
-
-
-def frame(columns: dict[str, Any], table: FileTable) -> Any:
-    """Put columns of labels beside the ids of the table that they belong to, as a DataFrame."""
-    import pandas
-
-    ids = {} if table.ids is None else {table.id_name: table.ids}
-    return pandas.DataFrame({**ids, **columns})
-
-
-def check_output(path: str | None, endings: tuple[str, ...] = ENDINGS) -> None:
-    """Raise, before any work, if a file cannot be written there."""
-    if path is None:
-        return
-    _check_ending(path, endings)
-    packed.check(path)
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        raise ValueError(f"`{path}` must be a file, or nothing yet, got something else.")
-    if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-        raise ValueError(f"`{path}` must be in a folder that is there and can be written to.")
-
-
-def write_json(path: str, value: Any) -> None:
-    """Write JSON, whole or not at all."""
-    with whole_file(path) as file:
-        file.write(json.dumps(value, indent=1).encode())
-
-
 class _Request(NamedTuple):
     """This is what the caller says of a file; the parameters are those of `read_labels`."""
 
@@ -215,7 +110,7 @@ def _read(asked: _Request) -> FileTable:
     """Read a table, and say on stderr what it was taken for."""
     path = asked.path
     if path != "-":
-        _check_ending(path, ENDINGS)
+        check_ending(path, ENDINGS)
         if not Path(path).is_file():
             kind = "a folder" if Path(path).is_dir() else "none"
             raise ValueError(f"`{path}` must be a file that is there, got {kind}.")
@@ -232,7 +127,7 @@ def _of_arrays(asked: _Request) -> tuple[FileTable, list[str]]:
     path = asked.path
     if asked.drop:
         raise ValueError(f"`{path}` must have names of columns for --drop, got an array.")
-    values, ids, name = arrays.read(path, asked.id_column)
+    values, ids, name = arrays.read(path, asked.of_labels, asked.id_column)
     if ids is None:
         return FileTable(path, values, None, name), ["no ids"]
     return FileTable(path, values, recognition.checked_ids(pandas.Index(ids), path), name), [f"ids in array {name!r}"]
@@ -250,8 +145,9 @@ def _of_frame(asked: _Request) -> tuple[FileTable, list[str]]:
     numbered = [i for i in recognition.row_numbers(frame, named) if i != at]
     values = frame.iloc[:, [i for i in range(frame.shape[1]) if i != at and i not in numbered]]
     if not values.shape[1]:
-        rule = "that --drop does not leave out, got none" if asked.drop else f"beside the ids, got {ids.name!r} alone"
-        raise ValueError(f"`{path}` must have a column {rule}.")
+        rule = "that --drop does not leave out" if asked.drop else "beside the ids"
+        found = "none" if asked.drop or at is None else f"{ids.name!r} alone"
+        raise ValueError(f"`{path}` must have a column {rule}, got {found}.")
     if asked.of_labels and not parquet:
         values = values.apply(text.labels)
     values.index = range(len(frame)) if ids is None else ids
@@ -283,6 +179,9 @@ def _ids_at(frame: Any, at: int | None, asked: _Request) -> Any:
         return recognition.checked_ids(pandas.Index(frame.iloc[:, at]), asked.path)
     if asked.id_column is False or isinstance(frame.index, pandas.RangeIndex):
         return None
+    if frame.index.nlevels > 1:
+        instead = "--no-ids leaves it out, --id names a column of ids"
+        raise ValueError(f"`{asked.path}` must have one column in its index, got {frame.index.nlevels}; {instead}.")
     return recognition.checked_ids(frame.index, asked.path)
 
 
@@ -310,13 +209,13 @@ def _without(frame: Any, drop: tuple[str, ...], path: str) -> Any:
     return frame.drop(columns=list(drop))
 
 
-def _check_ending(path: str, endings: tuple[str, ...]) -> None:
+def check_ending(path: str, endings: tuple[str, ...]) -> None:
     if not path.endswith(endings):
         raise ValueError(f"`{path}` must end in one of {', '.join(endings)}.")
 
 
 def _read_parquet(path: str) -> Any:
-    with _needs_pyarrow(path):
+    with needs_pyarrow(path):
         from pyarrow import ArrowException, types
         from pyarrow.parquet import ParquetFile
 
@@ -325,6 +224,7 @@ def _read_parquet(path: str) -> Any:
             frame = frame_of(table)
         except (ArrowException, *UNREADABLE) as error:
             raise ValueError(f"`{path}` must be a Parquet file: {first_line(error)}.") from None
+    text.refuse_doubled(table.column_names, path)
     nested = next((column for column in table.schema if types.is_nested(column.type)), None)
     if nested is not None:
         raise ValueError(f"`{path}` must hold numbers or text, got {nested.type} in column {nested.name!r}.")
@@ -332,7 +232,7 @@ def _read_parquet(path: str) -> Any:
 
 
 @contextlib.contextmanager
-def _needs_pyarrow(path: str) -> Iterator[None]:
+def needs_pyarrow(path: str) -> Iterator[None]:
     try:
         yield
     except ImportError:

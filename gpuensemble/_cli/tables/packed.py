@@ -19,9 +19,13 @@ def bare(path: str) -> str:
 def read(path: str) -> str:
     """Return the text of a file, or of stdin."""
     try:
-        return _content(path).decode("utf-8-sig")
+        found = _content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"`{path}` must be text in UTF-8, got byte {error.object[error.start]:#x}.") from None
+    before, nul, _ = found.partition("\0")
+    if nul:  # pandas would end the cell there
+        raise ValueError(f"`{path}` must be text in UTF-8, got a NUL byte in line {before.count(chr(10)) + 1}.")
+    return found
 
 
 def _content(path: str) -> bytes:

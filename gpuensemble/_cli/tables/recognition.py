@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpuensemble._array.messages import shown
 from gpuensemble._cli.tables.text import DECIMAL_COMMA, HOLES, is_number
 
 ID_NAMES = frozenset(["id", "ids"])
@@ -74,7 +75,7 @@ def describe(column: Any) -> Column:
     if column.dtype.kind not in "iuf":
         cells = cells.astype(str).str.strip()
     codes, distinct = pandas.factorize(cells)
-    entries = dict(zip(map(_written, distinct.tolist()), np.bincount(codes).tolist(), strict=True))
+    entries = dict(zip(map(written, distinct.tolist()), np.bincount(codes).tolist(), strict=True))
     observed = {entry: times for entry, times in entries.items() if entry.lower() not in HOLES}
     return Column(observed, len(column), len(cells) < len(column) or len(observed) < len(entries))
 
@@ -85,7 +86,8 @@ def _described_ids(column: Any) -> Column:
     return head if head.repeats or not (head.text or head.whole) else describe(column)
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """Write a number or text as text; 7.0 is written 7."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -312,7 +314,7 @@ def checked_ids(ids: Any, path: str) -> Any:
     if not ids.is_unique:
         place = "" if ids.name is None else f" in column {str(ids.name)!r}"
         raise ValueError(
-            f"`{path}` must have every id once, got {ids[ids.duplicated()][0]!r} twice{place}; "
+            f"`{path}` must have every id once, got {shown(ids[ids.duplicated()][0])} twice{place}; "
             "--id names another column, --no-ids takes all for data."
         )
     return ids

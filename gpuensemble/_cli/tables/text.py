@@ -5,6 +5,7 @@ not whole. A hole is an empty cell, NA, <NA>, N/A, NaN, None, null or -1.
 """
 
 import csv
+import datetime
 import io
 import re
 from collections import Counter
@@ -19,6 +20,7 @@ HOLES = frozenset(["", "na", "n/a", "nan", "none", "null", "<na>", "-1", "-1.0"]
 # A leading zero makes text of a number: 007 is not 7.
 NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?\d[\d.]*,\d+([eE][+-]?\d+)?", re.ASCII)
+DATES = (datetime.date, datetime.timedelta)  # of pandas and NaT, too
 EXACT = 2.0**53  # beyond it two whole numbers may be one float64
 SEPARATORS = {",": "','", ";": "';'", "\t": "tab", "|": "'|'", " ": "space"}  # and how they are called
 LOOKED_AT = 100  # lines that tell the separator
@@ -29,17 +31,18 @@ def read(path: str, sep: str | None) -> tuple[Any, bool]:
     import pandas
 
     content = packed.read(path)
-    if not content.strip("\r\n"):
-        raise ValueError(f"`{path}` must hold a table, got an empty file.")
+    if not content.strip():
+        found = "white space alone" if content.strip("\r\n") else "an empty file"
+        raise ValueError(f"`{path}` must hold a table, got {found}.")
     sep = _separator(path, content) if sep is None else sep
     corner = _lacks_corner(content, sep)
     if corner:
-        content = '""' + sep + content.lstrip(" \r\n" if sep == " " else "\r\n")
+        content = '""' + sep + content.lstrip(_white(sep) + "\r\n")
     try:
         frame = pandas.read_csv(
             io.StringIO(content), sep=r"\s+" if sep == " " else sep, header=None, dtype=str, keep_default_na=False
         )
-    except pandas.errors.ParserError as error:
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
         reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
         raise ValueError(f"`{path}` must be a table separated by {SEPARATORS[sep]}: {reason}.") from None
     if frame.shape[1] == 1 or (frame.iloc[:, -1] == "").any():
@@ -47,10 +50,16 @@ def read(path: str, sep: str | None) -> tuple[Any, bool]:
     return frame, corner
 
 
+def _white(sep: str) -> str:
+    """Return the white space that pandas leaves out, with its line, where nothing else is in it."""
+    return " " if sep == "\t" else " \t"
+
+
 def _rows(content: str, sep: str) -> Any:
-    """Return an iterator over lines of cells; several spaces are one separator."""
+    """Return an iterator over lines of cells, none of a line of white space; several spaces are one separator."""
     if sep != " ":
-        return csv.reader(io.StringIO(content, newline=""), delimiter=sep)
+        white, read = _white(sep), io.StringIO(content, newline="")
+        return csv.reader((line if line.strip() else line.lstrip(white) for line in read), delimiter=sep)
     lines = (line.strip() for line in io.StringIO(content, newline=None))
     return csv.reader(lines, delimiter=" ", skipinitialspace=True)
 
@@ -119,10 +128,15 @@ def _check_lengths(path: str, content: str, sep: str) -> None:
 def with_names(frame: Any, path: str) -> Any:
     """Return the table without its first line, whose cells are the names of its columns."""
     names = [name.strip() for name in frame.iloc[0]]
+    refuse_doubled(names, path)
+    return frame.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
+
+
+def refuse_doubled(names: list[str], path: str) -> None:
+    """Raise if two columns have one name."""
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise ValueError(f"`{path}` must have a different name for each column, got {twice!r} twice.")
-    return frame.iloc[1:].reset_index(drop=True).set_axis(names, axis=1)
 
 
 def is_number(cell: str) -> bool:
@@ -156,15 +170,16 @@ def numbers(column: Any, name: Any, path: str) -> np.ndarray:
     hole = cells.map(lambda cell: isinstance(cell, str) and cell.lower() in HOLES - {"-1", "-1.0"})
     cells = cells.mask(hole, None)
     found = pandas.to_numeric(cells, errors="coerce")
-    bad = (found.isna() & cells.notna()).to_numpy()
+    dates = cells.map(lambda cell: isinstance(cell, DATES))  # pandas takes nanoseconds for them
+    bad = (found.isna() & cells.notna()) | dates
     if bad.any():
-        row = int(bad.argmax())
-        _refuse_number(cells.iloc[row], f"in row {row}, column {name!r}", path)
+        row = int((bad & cells.notna()).to_numpy().argmax())
+        _refuse_number(str(cells.iloc[row]), f"in row {row}, column {name!r}", path)
     return found.to_numpy("float64")
 
 
-def _refuse_number(cell: Any, place: str, path: str) -> None:
-    if DECIMAL_COMMA.fullmatch(str(cell)):
+def _refuse_number(cell: str, place: str, path: str) -> None:
+    if DECIMAL_COMMA.fullmatch(cell):
         raise ValueError(
             f"`{path}` must have points in its decimal numbers, got {cell!r} {place}; "
             "`pandas.read_csv(..., decimal=',').to_csv(...)` writes them so."

@@ -43,8 +43,8 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
     _skip: bool | None = None  # whether rows that cannot move are left out; None: where it pays
 
     def _fit(self, source: Source) -> None:
-        start = self._checked_start(source.table)
         table = source.table
+        start = self._checked_start(table.device, table.n_rows)
         if isinstance(start, str) and isinstance(table, InMemory):
             table = _merged(table)
         weighting = self._checked_weighting(table)
@@ -76,14 +76,14 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         """Say what k-means++ measures by."""
         return problem.costs
 
-    def _checked_start(self, table: Table) -> Any:
+    def _checked_start(self, device: str, n_rows: int) -> Any:
         """Return one of STARTS, or a label vector on the device in which no cluster is empty."""
         checks.integer(self.max_iter, "max_iter", 1)
         checks.integer(self.n_init, "n_init", 1)
         checks.flag(self.resume, "resume")
         if isinstance(self.init, str):
             return checks.choice(self.init, "init", STARTS)
-        start = checks.labels(self.init, "init", table.device, table.n_rows, self.n_clusters)
+        start = checks.labels(self.init, "init", device, n_rows, self.n_clusters)
         sizes = namespace(start).bincount(start, minlength=self.n_clusters)
         if int(sizes.min()) == 0:
             raise ValueError(
@@ -91,13 +91,18 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
             )
         return start
 
+    def _checked_weights(self, n_partitions: int) -> Any:
+        """Return the weights of partitions; what the clusters of the table say of their own weights comes later."""
+        if isinstance(self.cluster_weight, str):
+            checks.choice(self.cluster_weight, "cluster_weight", ("entropy",))
+        return checks.positive(self.partition_weight, "partition_weight", n_partitions, "n_partitions")
+
     def _checked_weighting(self, table: Table) -> Weighting:
         dtype = checks.floating(self.dtype)
-        of_partitions = checks.positive(self.partition_weight, "partition_weight", len(table.widths), "n_partitions")
+        of_partitions = self._checked_weights(len(table.widths))
         if self.cluster_weight is None:
             return Weighting(of_partitions, None, dtype)
         if isinstance(self.cluster_weight, str):
-            checks.choice(self.cluster_weight, "cluster_weight", ("entropy",))
             return Weighting(of_partitions, entropy_weights(table), dtype)
         given = checks.positive(self.cluster_weight, "cluster_weight", table.n_columns, "n_columns")
         clusters, unit = in_units(given)
@@ -160,6 +165,15 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         self._warn_of_distinct_rows(int(used.sum()))
         statistics = Statistics(counts[:, used], None if masses is None else masses[:, used])
         return statistics, Renumbered(run.labelling, (used.cumsum() - 1).astype("int32"))
+
+
+def check_parameters(method: KMeansConsensus, n_rows: int, n_partitions: int) -> None:
+    """Raise for parameters that are wrong for any table of that size: such a table, yet to be made, may take long."""
+    checks.integer(method.verbose, "verbose", 0)
+    checks.integer(method.n_clusters, "n_clusters", 1, n_rows, "n_samples")
+    checks.floating(method.dtype)
+    method._checked_start("cpu", n_rows)
+    method._checked_weights(n_partitions)
 
 
 def _merged(table: InMemory) -> InMemory:

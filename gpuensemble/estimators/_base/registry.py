@@ -42,8 +42,8 @@ class Method(NamedTuple):
         needs = self.estimator._needs
         return needs if needs is not None and importlib.util.find_spec(needs) is None else None
 
-    def make(self, n_clusters: int, seed: int | None, device: str, verbose: int = 0, **parameters: Any) -> Any:
-        """Make the estimator, not fitted."""
+    def make(self, n_clusters: int, seed: int | None, device: str, verbose: int = 0, /, **parameters: Any) -> Any:
+        """Make the estimator, not fitted; a parameter that it does not have is refused, whatever its name."""
         made = self.estimator(n_clusters, random_state=seed, device=device, verbose=verbose, **self.parameters)
         return made.set_params(**parameters)
 
