@@ -9,7 +9,6 @@ are cores. A ratio is the median of those of the rounds. None should be below 1,
 """
 
 import argparse
-import contextlib
 import os
 import subprocess
 import sys
@@ -42,18 +41,6 @@ METHODS = {
 LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-@contextlib.contextmanager
-def company(busy):
-    """A second process that uses a core all the time, if it is asked for."""
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
-    try:
-        yield
-    finally:
-        if process:
-            process.kill()
-            process.wait()
-
-
 def least(function, repeat):
     return min(harness.seconds(function) for _ in range(repeat))
 
@@ -73,7 +60,7 @@ def pieces(options):
         for name, function in work.items():
             found = []
             for busy in (False, True):
-                with company(busy):
+                with harness.busy(busy):
                     for limit in (1, os.cpu_count()):
                         with threadpool_limits(limit, "blas"):
                             found.append(1e3 * least(function, options.repeat))
@@ -129,7 +116,7 @@ def methods(options):
         in_turns(fits, 1)
         found = []
         for busy in (False, True):
-            with company(busy):
+            with harness.busy(busy):
                 found += in_turns(fits, options.repeat)
         for process in fits:
             process.end()

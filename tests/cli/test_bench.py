@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import numpy as np
 import psutil
@@ -131,10 +132,20 @@ def test_the_parts_of_a_fit_are_its_whole(kind):
 def test_a_busy_process_is_there_and_goes():
     with processes.busy(True):
         (child,) = psutil.Process(os.getpid()).children()
-        assert child.cmdline()[-1] == "while True: pass"
+        assert child.cmdline()[-1] == processes.COMPANY
     assert not child.is_running()
     with processes.busy(False):
         assert not psutil.Process(os.getpid()).children()
+
+
+def test_a_busy_process_goes_if_the_bench_is_killed():
+    bench = "from gpuensemble._cli.bench import processes\nwith processes.busy(True): print(flush=True), input()"
+    with psutil.Popen([sys.executable, "-c", bench], stdin=PIPE, stdout=PIPE) as process:
+        process.stdout.readline()
+        children = process.children()
+        process.kill()
+    assert len(children) == 1
+    assert psutil.wait_procs(children, timeout=60)[1] == []
 
 
 def test_cases_of_one_thread_come_from_a_process_of_one_thread():

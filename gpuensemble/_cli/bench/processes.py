@@ -10,6 +10,12 @@ from typing import Any
 
 THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ONE = ", one thread"  # after the names of those cases
+# It ends with the process that began it, even if that was killed.
+COMPANY = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+while True: pass
+"""
 
 
 @contextlib.contextmanager
@@ -18,7 +24,7 @@ def busy(wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+    with subprocess.Popen([sys.executable, "-c", COMPANY], stdin=subprocess.PIPE) as process:
         try:
             yield
         finally:
