@@ -58,11 +58,16 @@ def crowded(n_threads: int) -> bool:
     if not LINUX or len(os.sched_getaffinity(0)) < (os.cpu_count() or 1):
         return True
     try:
-        running, _ = _read(RUNNING).split()[3].split(b"/")
-        ours = sum(_runs(thread) for thread in os.listdir("/proc/self/task"))  # some may have begun meanwhile: no harm
+        of_all, _ = _read(RUNNING).split()[3].split(b"/")
+        ours = running()  # some may have begun meanwhile: no harm
     except OSError:
         return True
-    return int(running) - ours + n_threads > (os.cpu_count() or 1)
+    return int(of_all) - ours + n_threads > (os.cpu_count() or 1)
+
+
+def running() -> int:
+    """Return how many threads of this process run, or wait for a core; 1, this one, elsewhere than on Linux."""
+    return sum(map(_runs, os.listdir("/proc/self/task"))) if LINUX else 1
 
 
 def _runs(thread: str) -> bool:

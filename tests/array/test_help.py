@@ -1,5 +1,6 @@
 """Helpers have cores of their own, and rest where there are none for them."""
 
+import hashlib
 import math
 import os
 import subprocess
@@ -182,6 +183,25 @@ def test_what_is_not_known_is_a_crowd(monkeypatch):
     assert cores.crowded(0)
     monkeypatch.setattr(cores, "LINUX", False)
     assert cores.crowded(0)
+
+
+@LINUX
+def test_threads_of_this_process_that_work_are_told_from_those_that_sleep():
+    large, done = bytes(1 << 24), threading.Event()
+
+    def work():
+        while not done.is_set():
+            hashlib.sha256(large)
+
+    both = [threading.Thread(target=work), threading.Thread(target=done.wait)]
+    for thread in both:
+        thread.start()
+    seen = [cores.running() for _ in range(1000)]
+    done.set()
+    for thread in both:
+        thread.join()
+    assert max(seen) >= 2
+    assert any(cores.running() == 1 for _ in range(1000))
 
 
 @LINUX
