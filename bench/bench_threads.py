@@ -38,7 +38,6 @@ METHODS = {
     "HBGF": lambda k: ge.HBGF(k, random_state=0, device="cpu"),
     "KCC": lambda k: ge.KCC(k, random_state=0, device="cpu"),
 }
-LIMITS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def least(function, repeat):
@@ -75,7 +74,7 @@ class Fits:
     """A process that has so many threads, and fits when it is told to."""
 
     def __init__(self, name, rows, threads):
-        environment = os.environ | dict.fromkeys(LIMITS, str(threads))
+        environment = os.environ | dict.fromkeys(harness.THREADS, str(threads))
         command = [sys.executable, __file__, "one", name, "--rows", str(rows)]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)

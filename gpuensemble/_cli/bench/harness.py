@@ -20,11 +20,12 @@ import numpy as np
 
 from gpuensemble._array import cores, threads
 from gpuensemble._array.devices import namespace, on, to_device
-from gpuensemble._cli.bench import machine
+from gpuensemble._cli.bench import machine, processes
 from gpuensemble._cli.tables import outputs
 
 COPY_BYTES = 1 << 28  # larger than any cache
-PAUSE, PATIENCE = 0.03, 1.0  # seconds between two runs, and at most, until threads of the first have ended
+PATIENCE = 1.0  # seconds at most, until threads of the run before have ended
+PAUSE = 0.03  # seconds after that
 
 
 @dataclass
@@ -46,14 +47,13 @@ class Case:
 def main(cases: Callable[[], Iterator[Case]]) -> None:
     """Parse the command line, run the cases, print a table and write JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, help="of Numba and OpenMP (default: all cores)")
+    parser.add_argument("--threads", type=int, help="of Numba, OpenMP and BLAS (default: all cores)")
     parser.add_argument("--repeat", type=int, default=7, help="rounds after the warm-up (default 7)")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     options = parser.parse_args()
-    if options.threads and os.environ.get("NUMBA_NUM_THREADS") != str(options.threads):
-        names = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(names, str(options.threads)))
+    if options.threads:
+        processes.again_with(options.threads)
     results = []
     for case in cases():
         if options.only in case.name:
