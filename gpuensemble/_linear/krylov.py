@@ -10,9 +10,12 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gpuensemble._array.devices import Array, namespace, to_host
+from gpuensemble._array.devices import Array, device_of, namespace, to_host
 from gpuensemble._linear import dense
-from gpuensemble._linear.orthonormal import orthonormal, qr
+from gpuensemble._linear.orthonormal import orthonormal, qr, qr_of_steep
+
+FLAT = 0.03  # what `qr_of_steep` takes for steep where three digits more may be lost, as a second pass brings them back
+LEFT = 0.5  # length of a column that was of length 1, without what it has of the basis: else it is rounding
 
 
 class Eigen(NamedTuple):
@@ -90,14 +93,19 @@ class Looks(NamedTuple):
 def _orthonormal_to(basis: Array, block: Array) -> Array:
     """Return orthonormal columns of a block that is orthogonal to a basis, but for rounding; they may be 0.
 
-    They come from the eigenvectors of inner products, once more for the digits that the squares have lost.
+    They come from inner products, once more for the digits that the squares have lost: on the CPU from Cholesky factors
+    if no column depends on others, or lies within the basis; else from eigenvectors.
     """
     xp = namespace(basis)
     for again in (False, True):
         if again:
             block -= basis @ (basis.T @ block)
+        found = qr_of_steep(block, FLAT) if device_of(block) == "cpu" else None
+        if found is not None and not (again and found[1].diagonal().min() < LEFT):
+            block, _ = found
+            continue
         square, vectors = xp.linalg.eigh(block.T @ block)
-        kept = square > (0.25 if again else 1e-14 * square[-1])
+        kept = square > (LEFT**2 if again else 1e-14 * square[-1])
         block = block @ (vectors * (kept / xp.where(kept, square, 1) ** 0.5))
     return block
 

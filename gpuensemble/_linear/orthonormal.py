@@ -44,15 +44,18 @@ def qr(x: Array) -> tuple[Array, Array]:
     """Return x = Q R: a column of Q that `x` has nothing for is any that is orthogonal to the others."""
     if device_of(x) != "cpu":
         return namespace(x).linalg.qr(x)
-    found = _qr_of_steep(x)
+    found = qr_of_steep(x)
     return linalg.qr(x, mode="economic", check_finite=False) if found is None else found  # faster than NumPy's
 
 
-def _qr_of_steep(x: Array) -> tuple[Array, Array] | None:
-    """Return x = Q R by squares, faster than LAPACK, if no column leans far to those before it; else None."""
+def qr_of_steep(x: Array, least: float = STEEP) -> tuple[Array, Array] | None:
+    """Return x = Q R by squares, faster than LAPACK, if no column leans far to those before it; else None.
+
+    It is for the CPU. The columns of Q are orthonormal but for about 1e-15 / `least` squared.
+    """
     gram, scale = _scaled_gram(x)
     factor, fault = linalg.lapack.dpotrf(gram, lower=True, clean=True)
-    if fault or not factor.diagonal().min(initial=1) > STEEP:
+    if fault or not factor.diagonal().min(initial=1) > least:
         return None
     turn, lengths = scale[:, None] * linalg.lapack.dtrtri(factor, lower=True)[0].T, 1 / scale
     return turned(x, turn.astype(x.dtype, copy=False)), (factor.T * lengths).astype(x.dtype, copy=False)

@@ -161,6 +161,24 @@ def test_columns_that_depend_on_each_other_and_on_the_basis_are_left_out(xp, rng
     np.testing.assert_allclose(found.T @ found, np.diag(lengths), atol=1e-13)
 
 
+def test_rounding_within_the_basis_is_no_new_direction(xp, rng):
+    basis, turn = np.linalg.qr(rng.standard_normal((50, 4)))[0], np.linalg.qr(rng.standard_normal((4, 3)))[0]
+    found = to_host(krylov._orthonormal_to(xp.asarray(basis), xp.asarray(1e-16 * basis @ turn)))
+    assert (found == 0).all()
+
+
+@pytest.mark.parametrize("lean", [0, 1, 30, 300])
+def test_columns_become_orthonormal_however_far_they_lean(xp, rng, lean):
+    basis, new = np.split(np.linalg.qr(rng.standard_normal((200, 15)))[0], [9], axis=1)
+    block = new @ np.diag([0.1, 1, 1, 10, 1, 1])
+    block[:, 1:] += lean * new[:, :1]
+    block += 1e-12 * basis[:, :6]  # more than rounding leaves
+    found = to_host(krylov._orthonormal_to(xp.asarray(basis), xp.asarray(block)))
+    np.testing.assert_allclose(found.T @ found, np.eye(6), atol=1e-12)
+    np.testing.assert_allclose(basis.T @ found, 0, atol=1e-14)
+    np.testing.assert_allclose(found @ found.T, new @ new.T, atol=1e-15 * max(lean, 1) ** 2 + 1e-11)
+
+
 @pytest.mark.parametrize("n", [12, 17, 21, 30, 47])
 def test_the_last_block_takes_what_room_is_left(xp, rng, n):
     values = np.concatenate([[3.0, 2.5, 2.4], np.linspace(1, -0.5, n - 3)])

@@ -60,7 +60,9 @@ def test_a_sample_of_the_rows_is_the_same_for_any_blocks(monkeypatch, weighted):
     np.testing.assert_array_equal(found[0].tables.table, found[1].tables.table)
 
 
-def test_a_sample_saves_passes_over_all_rows(monkeypatch):
+@pytest.fixture
+def calls_of_product(monkeypatch):
+    """The numbers of rows of the blocks that were multiplied."""
     calls = []
     product = bipartite._product
 
@@ -69,7 +71,30 @@ def test_a_sample_saves_passes_over_all_rows(monkeypatch):
         return product(block, *arguments)
 
     monkeypatch.setattr(bipartite, "_product", counted)
-    passes = []
+    return calls
+
+
+def test_powers_of_the_matrix_make_the_krylov_space_narrow(monkeypatch, calls_of_product):
+    widths, passes, given = [], [], table()[0]
+    converged = bipartite.converged
+
+    def watched(*arguments):
+        calls_of_product.clear()
+        found = converged(*arguments)
+        widths.append(len(calls_of_product))
+        return found
+
+    monkeypatch.setattr(bipartite, "converged", watched)
+    for powers in (0, bipartite.POWERS):
+        monkeypatch.setattr(bipartite, "POWERS", powers)
+        bipartite.embedding(given, bipartite.of_samples(given), 6, np.random.default_rng(0))
+        passes.append(powers + widths[-1])
+    assert widths[1] <= widths[0] - 2
+    assert passes[1] <= passes[0] + 1
+
+
+def test_a_sample_saves_passes_over_all_rows(monkeypatch, calls_of_product):
+    calls, passes = calls_of_product, []
     for part_rows in (100_000, 300):
         monkeypatch.setattr(bipartite, "PART_ROWS", part_rows)
         calls.clear()
