@@ -6,7 +6,8 @@ from gpuensemble._array import threads
 from gpuensemble._array.coding import Coded, code_dtype
 from gpuensemble._kernels.cpu.compiling import kernel
 
-LARGE = 1 << 18  # labels; NumPy looks fewer up sooner than a kernel is loaded
+LARGE = 1 << 14  # labels; NumPy looks fewer up sooner than a kernel is loaded
+ALONE = 1 << 20  # labels up to which one thread does not wait for others
 SAMPLE = 256  # rows that are looked at first
 WIDEST, CELLS = 1 << 16, 1 << 25  # of the labels of a partition, and of all look-ups
 SPAN = 1 << 15  # rows that a thread takes at a time, at most
@@ -27,11 +28,12 @@ def coded(labels):
     if not seen[:, 1:].any(axis=1).all():
         return None
     widths, complete = seen[:, 1:].sum(axis=1), not seen[:, 0].any()
-    dtype = code_dtype(int(widths.max()))
-    values = [np.flatnonzero(row[1:]).astype(labels.dtype) for row in seen]
-    if codes.dtype != dtype or any(len(some) and some[-1] >= len(some) for some in values):
+    dtype, ends = code_dtype(int(widths.max())), widths.cumsum()
+    values = np.nonzero(seen[:, 1:])[1].astype(labels.dtype)
+    if codes.dtype != dtype or bool((values[ends - 1] >= widths).any()):
         codes = _renumbered(codes, seen, dtype)
-    return Coded(codes, widths.astype("int64"), complete), values
+    parts = [values[first:end] for first, end in zip((ends - widths).tolist(), ends.tolist(), strict=True)]
+    return Coded(codes, widths.astype("int64"), complete), parts
 
 
 def _looked_at(labels, width):
@@ -55,7 +57,7 @@ def _read(labels, width):
         if beyond < 1:
             return None
         seen, codes = np.zeros((r, beyond + 1), np.bool_), np.empty((n, r), code_dtype(beyond))
-        if _over_rows(n, lambda first, last, seen=seen, codes=codes: _copy(labels, seen, codes, first, last)):
+        if _over_rows(labels, lambda first, last, seen=seen, codes=codes: _copy(labels, seen, codes, first, last)):
             return seen[:, : 1 + np.flatnonzero(seen.any(axis=0))[-1]], codes
     return None
 
@@ -68,15 +70,19 @@ def _renumbered(labels, seen, dtype):
     if labels.size < LARGE:
         codes[:] = places[np.arange(labels.shape[1]), (labels + labels.dtype.type(1)).astype(np.intp)]
     else:
-        _over_rows(len(labels), lambda first, last: _look_up(labels, places, codes, first, last))
+        _over_rows(labels, lambda first, last: _look_up(labels, places, codes, first, last))
     return codes
 
 
-def _over_rows(n, task):
+def _over_rows(labels, task):
     """Tell whether a task is content with all rows."""
-    wrong = []
-    span = threads.even_span(n, SPAN)
-    threads.over_spans(n, span, lambda first, last: None if task(first, last) else wrong.append(first), alone=False)
+    n, wrong = len(labels), []
+
+    def judged(first, last):
+        if not task(first, last):
+            wrong.append(first)
+
+    threads.over_spans(n, threads.even_span(n, SPAN), judged, alone=labels.size < ALONE)
     return not wrong
 
 

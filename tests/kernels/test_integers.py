@@ -12,6 +12,7 @@ from gpuensemble._kernels import integers
 def large(monkeypatch):
     """Tables of a hundred labels count as large."""
     monkeypatch.setattr(integers, "LARGE", 100)
+    monkeypatch.setattr(integers, "ALONE", 0)
     monkeypatch.setattr(integers, "SPAN", 7)
 
 

@@ -94,7 +94,7 @@ def test_threads_that_come_and_go_change_nothing(spread):
 @pytest.mark.parametrize("holes", [0, 0.3])
 def test_threads_count_rows_or_partitions(spread, monkeypatch, holes, worth):
     """With cells of their own, or each in partitions of its own."""
-    monkeypatch.setattr(cpu, "INLINE", 1)
+    monkeypatch.setattr(cpu, "BRIEF", 2)
     monkeypatch.setattr(cpu, "SPAN", 100)
     monkeypatch.setattr(cpu, "WORTH", worth)
     rng = np.random.default_rng(0)

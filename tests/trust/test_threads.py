@@ -11,6 +11,7 @@ from every_method import METHODS, OF_ROWS, OF_SIMILARITY, fitted, same_bits
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from gpuensemble._array import threads
+from gpuensemble._kernels import integers
 from gpuensemble._kernels.cpu import lta, membership, thin
 from gpuensemble._kernels.cpu.slices import scaled
 from gpuensemble._linear import pairs
@@ -32,6 +33,8 @@ def n_threads(number, monkeypatch):
     with monkeypatch.context() as patch, threadpool_limits(number, "blas"), ThreadPoolExecutor(number) as pool:
         patch.setattr(threads, "count", lambda: number)
         patch.setattr(threads, "pool", lambda: pool)
+        patch.setattr(membership, "BRIEF", membership.INLINE)
+        patch.setattr(integers, "ALONE", membership.INLINE)
         yield
 
 

@@ -19,6 +19,7 @@ from gpuensemble._kernels.cpu.vector.tiles import LINE, SUMS, aligned, shape_of_
 
 SPAN = 8192  # rows that a thread takes at a time
 INLINE = 1 << 16  # fewer codes than this are not worth a second thread
+BRIEF = 1 << 20  # the same where a code is one look-up
 WORTH = 4  # labels that are counted for each cell of a thread
 
 
@@ -35,7 +36,7 @@ def gather_sum(membership, table):
         else:
             _gather_sum(*codes, given, sums_of(given), out, first, last)
 
-    over_spans(membership, len(out), SPAN, task)
+    over_spans(membership, len(out), SPAN, task, BRIEF if single else INLINE)
     return out
 
 
@@ -60,7 +61,7 @@ def assign(membership, table, per_partition, weight):
                 given, whole, cells, shortened, weight, n_columns, results, totals, room, first, last
             )
 
-    over_spans(membership, n, SPAN, task)
+    over_spans(membership, n, SPAN, task, INLINE if shortened is None else BRIEF)
     return results
 
 
@@ -90,7 +91,7 @@ def _counted(membership, labels, weight, spare, n_clusters):
     """
     (n, r), given = membership.codes.shape, codes_of(membership)
     size = (membership.n_columns + (0 if membership.complete else r)) * n_clusters
-    n_threads = sharing.n_threads(n * r, INLINE)
+    n_threads = sharing.n_threads(n * r, BRIEF // 2)
     if n * r >= WORTH * n_threads * size:
         cells = sharing.apart(n_threads, size, np.int64)
         shared = (given, (labels, weight, spare), n_clusters, threads.even_span(n, SPAN))
@@ -99,7 +100,7 @@ def _counted(membership, labels, weight, spare, n_clusters):
     else:
         total = np.zeros(size, np.int64)
         arguments = (given, (labels, weight, spare), n_clusters, total, 0, n)
-        over_spans(membership, r, 8, lambda first, last: _count(*arguments, first, last))
+        over_spans(membership, r, 8, lambda first, last: _count(*arguments, first, last), BRIEF)
     return total[:size].reshape(-1, n_clusters)
 
 
@@ -143,9 +144,12 @@ def hole_of(codes):
     return np.array(-1).astype(codes.dtype)[()]
 
 
-def over_spans(membership, n: int, most: int, task: Callable[[int, int], None]) -> None:
-    """Call task(first, last) over 0 .. n - 1, in equal spans of at most `most`, as many for each thread."""
-    threads.over_spans(n, threads.even_span(n, most), task, alone=membership.codes.size < INLINE)
+def over_spans(membership, n: int, most: int, task: Callable[[int, int], None], least: int = INLINE) -> None:
+    """Call task(first, last) over 0 .. n - 1, in equal spans of at most `most`, as many for each thread.
+
+    It is done here where there are fewer codes than `least`.
+    """
+    threads.over_spans(n, threads.even_span(n, most), task, alone=membership.codes.size < least)
 
 
 @kernel

@@ -39,7 +39,7 @@ class DriftBounds:
     ):
         self.offsets, self.complete, self.skip = offsets, complete, skip
         low, high = weights or (1.0, 1.0)
-        inner = np.geomspace(low, high, BINS + 1)[1:-1] if low < high else np.empty(0)
+        inner = low * (high / low) ** (np.arange(1, BINS) / BINS) if low < high else np.empty(0)
         self.edges: Any = np.concatenate([[low], inner.astype(dtype), [high]])
         self.before: CostTables | None = None
 

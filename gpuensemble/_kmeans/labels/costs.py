@@ -125,7 +125,7 @@ class SECCosts(Lasting):
         if cluster_weight is not None:
             of_column = of_column * (cluster_weight[:, None] * cluster_unit)
             weighted, unit = count * cluster_weight[:, None], cluster_unit
-        mass = sum(map(operator.mul, weighted[:, 0].tolist(), count[:, 0].tolist()))  # the sum of all degrees
+        mass = _exact_dot(weighted[:, 0], count[:, 0])  # the sum of all degrees
         shift = max(0, mass.bit_length() - 61)
         unit *= 2.0**shift
         clusters = Sizes(weighted)
@@ -286,6 +286,13 @@ def _near_one(weights: Any) -> float:
     """Return a power of two that brings the largest of these weights to between 1 and 2; 1 where all are 0."""
     largest = float(weights.max())
     return 2.0 ** (1 - math.frexp(largest)[1]) if largest > 0 else 1.0
+
+
+def _exact_dot(one: Any, two: Any) -> int:
+    """Return the sum of products of integers on the host, however large it is."""
+    if float(one.astype("float64") @ two) < 2.0**62:
+        return int(one @ two)
+    return sum(map(operator.mul, one.tolist(), two.tolist()))
 
 
 def _extremes(block: Block, clusters: Sizes) -> tuple[int, int]:
