@@ -15,6 +15,7 @@ from gpuensemble._linear import dense
 from gpuensemble._linear.orthonormal import orthonormal, qr, qr_of_steep
 
 FLAT = 0.03  # what `qr_of_steep` takes for steep where three digits more may be lost, as a second pass brings them back
+LOST = 1e-10  # a millionth of a tolerance is more than what rounding takes off the orthogonality of steep columns
 LEFT = 0.5  # length of a column that was of length 1, without what it has of the basis: else it is rounding
 
 
@@ -69,7 +70,9 @@ def converged(
             look = look.after(size, width, error, tolerance * largest)
             if look.needed > patience * (room - size):
                 return Eigen(values, basis @ vectors, residual)
-        block = _orthonormal_to(basis, beyond[:, : room - size])  # the last one may be narrower
+        near_all = near.start == 0 and device_of(start) == "cpu"
+        enough = LOST * float(abs(corner).max()) / tolerance if near_all and tolerance > 0 else math.inf
+        block = _orthonormal_to(basis, beyond[:, : room - size], enough)  # the last one may be narrower
 
 
 class Looks(NamedTuple):
@@ -90,11 +93,12 @@ class Looks(NamedTuple):
         return Looks(size + steps * width, size, error, needed)
 
 
-def _orthonormal_to(basis: Array, block: Array) -> Array:
+def _orthonormal_to(basis: Array, block: Array, enough: float = math.inf) -> Array:
     """Return orthonormal columns of a block that is orthogonal to a basis, but for rounding; they may be 0.
 
     They come from inner products, once more for the digits that the squares have lost: on the CPU from Cholesky factors
-    if no column depends on others, or lies within the basis; else from eigenvectors.
+    if no column depends on others, or lies within the basis; else from eigenvectors. Once is enough if columns are
+    longer than `enough`.
     """
     xp = namespace(basis)
     for again in (False, True):
@@ -102,7 +106,9 @@ def _orthonormal_to(basis: Array, block: Array) -> Array:
             block -= basis @ (basis.T @ block)
         found = qr_of_steep(block, FLAT) if device_of(block) == "cpu" else None
         if found is not None and not (again and found[1].diagonal().min() < LEFT):
-            block, _ = found
+            block, triangle = found
+            if triangle.diagonal().min() > enough:
+                break
             continue
         square, vectors = xp.linalg.eigh(block.T @ block)
         kept = square > (LEFT**2 if again else 1e-14 * square[-1])

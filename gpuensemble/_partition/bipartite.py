@@ -16,7 +16,7 @@ from gpuensemble._kernels import products, seeding
 from gpuensemble._kmeans.features import lloyd as features
 from gpuensemble._kmeans.labels.statistics import CostTables, confidence, evaluate
 from gpuensemble._linear.krylov import Eigen, converged
-from gpuensemble._linear.orthonormal import orthonormal
+from gpuensemble._linear.orthonormal import qr
 from gpuensemble._tables.blocks import Block, Lasting, Table, shared_on, whole
 from gpuensemble._tables.counts import sizes
 from gpuensemble.membership import Membership
@@ -27,9 +27,9 @@ START_ROWS, START_ROWS_PER_CLUSTER = 20_000, 400  # where another method goes on
 PART_ROWS, PART_SHARE = 10_000, 10  # rows, or so small a part of all, that the eigenvectors come from at first
 PIVOT_ROWS, PIVOT_ROWS_PER_CLUSTER = 4096, 64  # rows that the first centres are chosen from, the larger of both
 EXTRA, LANES = 4, 8  # columns of a block beyond K, which speed up convergence, and then to a multiple of LANES
-POWERS = 3  # of A, which columns drawn at random are multiplied with before a Krylov space begins
+POWERS = 4  # of A, which columns drawn at random are multiplied with before a Krylov space begins
 DEPTH = 12  # blocks of the Krylov space at most
-TOLERANCE = 3e-3  # of the residuals of eigenvectors, relative to the largest eigenvalue
+TOLERANCE = 2e-3  # of the residuals of eigenvectors, relative to the largest eigenvalue
 
 
 class Graph(NamedTuple):
@@ -224,8 +224,8 @@ def _leading(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Eigen:
             start = drawn
             for _ in range(POWERS):
                 start = product(start)
-            start = orthonormal(start)
-        return converged(product, start, DEPTH, TOLERANCE, n_vectors, 2)
+            start, _ = qr(start)
+        return converged(product, start, DEPTH, TOLERANCE, n_vectors)
 
     n = max(PART_ROWS, min(table.n_rows // PART_SHARE, SAMPLE_ROWS))
     if table.n_rows >= 4 * n:

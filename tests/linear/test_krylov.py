@@ -161,6 +161,32 @@ def test_columns_that_depend_on_each_other_and_on_the_basis_are_left_out(xp, rng
     np.testing.assert_allclose(found.T @ found, np.diag(lengths), atol=1e-13)
 
 
+@pytest.mark.parametrize("first", [1.5, 1e6])
+def test_a_loose_tolerance_keeps_vectors_orthonormal(xp, rng, first):
+    """One pass over a block may be enough; where one eigenvalue is far beyond the others, it is not."""
+    values = np.concatenate([[first], np.linspace(1, 0, 199)])
+    q, _ = np.linalg.qr(rng.standard_normal((200, 200)))
+    given, start = xp.asarray((q * values) @ q.T), xp.asarray(np.linalg.qr(rng.standard_normal((200, 6)))[0])
+    passes = []
+    found = krylov.converged(lambda x: passes.append(x) or given @ x, start, 30, 1e-3 / first, 3)
+    basis = np.hstack([to_host(block) for block in passes])
+    assert basis.shape[1] > 24
+    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-9)
+    np.testing.assert_allclose(to_host(found.vectors.T @ found.vectors), np.eye(6), atol=1e-9)
+    exact = to_host(given @ found.vectors - found.vectors * found.values)
+    np.testing.assert_allclose((exact**2).sum(0) ** 0.5, to_host(found.residual), atol=1e-9 * first)
+
+
+def test_blocks_are_orthonormal_where_the_start_is_all_but_invariant(xp, rng):
+    q, _ = np.linalg.qr(rng.standard_normal((60, 60)))
+    given, start = xp.asarray((q * np.linspace(1, 0, 60)) @ q.T), q[:, :6] + 1e-14 * rng.standard_normal((60, 6))
+    passes = []
+    krylov.converged(lambda x: passes.append(x) or given @ x, xp.asarray(np.linalg.qr(start)[0]), 9, 1e-3, 3, 4)
+    basis = np.hstack([to_host(block) for block in passes])
+    assert basis.shape[1] == 24
+    np.testing.assert_allclose(basis.T @ basis, np.diag((basis**2).sum(0).round()), atol=1e-9)
+
+
 def test_rounding_within_the_basis_is_no_new_direction(xp, rng):
     basis, turn = np.linalg.qr(rng.standard_normal((50, 4)))[0], np.linalg.qr(rng.standard_normal((4, 3)))[0]
     found = to_host(krylov._orthonormal_to(xp.asarray(basis), xp.asarray(1e-16 * basis @ turn)))

@@ -61,7 +61,7 @@ def assign(membership, table, per_partition, weight):
                 given, whole, cells, shortened, weight, n_columns, results, totals, room, first, last
             )
 
-    over_spans(membership, n, SPAN, task, INLINE if shortened is None else BRIEF)
+    over_spans(membership, n, SPAN, task)
     return results
 
 
