@@ -226,7 +226,7 @@ struct Lines {
 // about 25 microseconds a partition. The plain expression is for each partition a product, an SVD of several launches
 // and, on the host, two transfers.
 template <typename T>
-__global__ void rotate(const int* __restrict__ offsets, int first, int last, int C, int K,
+__global__ void __launch_bounds__(512, 1) rotate(const int* __restrict__ offsets, int first, int last, int C, int K,
                        const T* __restrict__ rows, const int64* __restrict__ counts, double unit, double closeness,
                        const T* __restrict__ share, T* tables, T* weighted, T* work) {
     __shared__ double sums[32];

@@ -158,7 +158,7 @@ struct Owned {
 //     100  10,000   10     5.6     62.5    328     35.0    281     23.8    262     17.0    326
 //     100  10,000   50    15.6    312.5  1,688    167.0  1,448    118.8  1,324     89.1  1,173
 template <typename T, typename Code, int EACH, int THREADS>
-__global__ void scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+__global__ void __launch_bounds__(THREADS, 1) scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
                 const T* __restrict__ rows, int K, int64 segment_rows, int n_segments, int group, int tile, int per,
                 int lanes, int pitch, int chunk, int capacity, T* __restrict__ partial) {
     DYNAMIC_SHARED(T, cells);  // capacity, then a spare one for each thread

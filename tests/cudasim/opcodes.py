@@ -304,7 +304,8 @@ def _store(batch, statement, space, kind):
     return step
 
 
-@opcode(r"(atom|red)(\.global|\.shared)?\.add\.([su](?:32|64))")
+# The words `relaxed` and `gpu`, which some compilers write, say what is so without them.
+@opcode(r"(atom|red)(?:\.relaxed\.gpu)?(\.global|\.shared)?\.add\.([su](?:32|64))")
 def _atomic_add(batch, statement, name, space, kind):
     dtype = DTYPES[kind]
     target = batch.target(statement.operands[0], kind) if name == "atom" else np.empty(batch.lane.size, dtype)

@@ -9,6 +9,7 @@
 
 #define __global__ __attribute__((noinline))
 #define __device__
+#define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 // Blocks run one after another on one system thread. thread_local puts the variables into a segment of their own,
 // which is how the runtime finds them, also those of templates, for which g++ ignores a section attribute.
