@@ -71,7 +71,7 @@ __device__ int64 first_row(int64 tile) { return tile * TILE + threadIdx.x / 32 *
 // (K = 56, r = 100 partitions of 50 clusters: 11.7 KB a row, where `gather_sum` asks for 44.8), and 8 r K from shared
 // memory, which limits it. `gather_sum` and three more passes would write and read the n x K numbers four times.
 template <typename Code, int V>
-__global__ void __launch_bounds__(THREADS, 1) gather_shares(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+__global__ void gather_shares(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
                               const double* __restrict__ table, int K, int capacity, const double* __restrict__ share,
                               const double* __restrict__ magic, double* __restrict__ out) {
     DYNAMIC_SHARED(double, near);
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(THREADS, 1) gather_shares(const Code* __restri
 //
 // Bytes per row: r codes and 8; else as above. The n x K sums never exist.
 template <typename Code, int V>
-__global__ void __launch_bounds__(THREADS, 1) gather_lengths(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
+__global__ void gather_lengths(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
                                const double* __restrict__ table, int K, int capacity, double* __restrict__ out) {
     DYNAMIC_SHARED(double, near);
     for (int64 tile = blockIdx.x; tile * TILE < n; tile += gridDim.x) {

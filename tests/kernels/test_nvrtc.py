@@ -11,6 +11,7 @@ import pytest
 from cudasim import nvrtc
 from cudasim.ptx import PtxFunction
 from gpuensemble._kernels.cuda import embedding, scatter, slices
+from gpuensemble._kernels.cuda.pce import rotations
 from gpuensemble._kernels.cuda.source import source
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=nvrtc.missing())
@@ -172,6 +173,16 @@ def test_the_largest_block_of_orthogonalise_has_registers_enough(case):
     """A device has 65,536 for a block, and launches none that needs more."""
     for kernel in nvrtc.usage(compile(case).log).values():
         assert -(-kernel.registers // 8) * 8 * 32 * slices.WARPS <= 65536
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("case", cases("rotations.cu"))
+def test_the_largest_block_of_rotate_has_registers_enough(case):
+    compiled = compile(case)
+    usage = nvrtc.usage(compiled.log)
+    for expression, name in compiled.lowered.items():
+        if expression.startswith("rotate"):
+            assert -(-usage[name].registers // 8) * 8 * 32 * rotations.TURN_WARPS <= 65536
 
 
 @needs_nvrtc

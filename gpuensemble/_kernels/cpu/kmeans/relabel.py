@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
-from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, two_least
+from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, sum_short_rows, two_least
 from gpuensemble._kernels.cpu.kmeans.tallies import LARGEST, set_all_due, set_due, those_due
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows
@@ -231,8 +231,7 @@ def _screen(given, shortened, bins, drift, chosen, m, weights, best, margin, pla
         for j in range(m):
             places[j] = j
         return m
-    for j in range(m):
-        add_short_rows(total, j, table, codes, chosen[j], offsets, hole)
+    sum_short_rows(total, table, codes, chosen, m, offsets, hole)
     if len(of_parts) > 1:
         for j in range(m):
             add_short_parts(total_of_parts, j, of_parts, codes, chosen[j], hole)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.kmeans import short
-from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, add_short_rows, three_least
+from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, sum_short_rows, three_least
 from gpuensemble._kernels.cpu.rows import assign_rows
 from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.tiles import LINE, aligned
@@ -63,7 +63,7 @@ def assign_screened(given, whole, cells, shortened, weight, n_clusters, results,
         some = min(end - block, BLOCK)
         for j in range(some):
             rows[j], weights[j] = block + j, weight[(block + j) * step]
-        _screen(given, shortened, weights, block, some, pairs, totals)
+        _screen(given, shortened, weights, rows, some, pairs, totals)
         _add_pairs(given, cells, weights, n_clusters, block, some, pairs, results)
         left = 0
         for j in range(some):
@@ -79,16 +79,15 @@ def assign_screened(given, whole, cells, shortened, weight, n_clusters, results,
 
 
 @inner
-def _screen(given, shortened, weights, block, some, pairs, totals):
+def _screen(given, shortened, weights, rows, some, pairs, totals):
     """Find the two cheapest clusters of rows, the lower one first; where they are not sure, twice the same."""
     codes, hole, offsets = given
     table, of_parts, base, parts, bits, _, ratio, error, part_error = shortened
     total, total_of_parts = totals
-    for j in range(some):
-        add_short_rows(total, j, table, codes, block + j, offsets, hole)
+    sum_short_rows(total, table, codes, rows, some, offsets, hole)
     if len(of_parts) > 1:
         for j in range(some):
-            add_short_parts(total_of_parts, j, of_parts, codes, block + j, hole)
+            add_short_parts(total_of_parts, j, of_parts, codes, rows[j], hole)
     last = (1 << bits) - 1
     for j in range(some):
         weight = np.float32(weights[j])

@@ -10,8 +10,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
+from llvmlite import binding, ir
+from numba import config, types
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.vector.emitter import FIRST, WORD, generator, intrinsic, typed
@@ -22,6 +22,21 @@ TOGETHER = 8  # entries that add up in 16 bits
 LEVELS = 4095  # of an entry on either side of the middle: TOGETHER of them are less than 2**15
 WIDTH = WIDEST * LINE // 2  # clusters at most
 INT = ir.IntType(32)
+
+
+def _has_wide_registers():
+    """Tell whether there are 32 registers of a cache line each."""
+    if config.CPU_FEATURES is not None:
+        return "+avx512f" in config.CPU_FEATURES
+    try:
+        return bool(binding.get_host_cpu_features().get("avx512f"))
+    except RuntimeError:  # LLVM does not know this processor
+        return False
+
+
+# Rows whose sums are in registers side by side, and lines of their tables at most: three registers of a line for each.
+ROWS, TABLE_LINES = (4, 2) if _has_wide_registers() else (2, 1)
+TABLE_WIDTH = TABLE_LINES * LINE // 2
 
 
 class Short(NamedTuple):
@@ -162,29 +177,49 @@ def round_partitions(table, middle, offsets, unit, short, first, last):
                 short[c, k] = np.rint((table[c, k] - middle[i, k]) / unit)
 
 
+@inner
+def sum_short_rows(total, table, codes, rows, m, offsets, hole):
+    """Do total[j] = the sum over i of table[offsets[i] + codes[rows[j], i]] for j < m; a hole is the last row."""
+    j = 0
+    if table.shape[1] <= TABLE_WIDTH:
+        while j + ROWS <= m:
+            add_several_short_rows(total, j, table, codes, rows, offsets, hole)
+            j += ROWS
+    for left in range(j, m):
+        add_short_rows(total, left, table, codes, rows[left], offsets, hole)
+
+
 @intrinsic
 def add_short_rows(typing, total, y, table, codes, x, offsets, hole):
-    """Do total[y] = the sum over i of table[offsets[i] + codes[x, i]], in 32 bits; a hole is the last row."""
-    signed, holes = codes.dtype.signed, not isinstance(hole, types.NoneType)
+    """Do total[y] = the sum over i of table[offsets[i] + codes[x, i]]."""
 
     def body(emit, total, y, table, codes, x, offsets, hole):
-        b, code = emit.builder, _code(emit, codes, x, signed)
+        _sum_rows(emit, total, y, table, [_column(emit, table, codes, x, offsets, hole, given)], codes.length, WIDEST)
 
-        def column(i):
-            found = b.add(code(i), emit.word(emit.entry(offsets, i)))
-            if not holes:
-                return found
-            return b.select(b.icmp_signed("==", code(i), hole), emit.word(emit.entry(offsets, codes.length)), found)
-
-        _sum_rows(emit, total, y, table, column, codes.length)
-
+    given = _facts(codes, hole)
     return typed(types.void, total, y, table, codes, x, offsets, hole), generator(body)
+
+
+@intrinsic
+def add_several_short_rows(typing, total, y, table, codes, rows, offsets, hole):
+    """Do `add_short_rows` for y .. y + ROWS - 1, where x is the entry of `rows`: of a table of few lines.
+
+    Each row's sums are in registers, and the first column of a partition is loaded once for all of them.
+    """
+
+    def body(emit, total, y, table, codes, rows, offsets, hole):
+        places = [emit.entry(rows, emit.builder.add(y, ir.Constant(WORD, j))) for j in range(ROWS)]
+        columns = [_column(emit, table, codes, x, offsets, hole, given) for x in places]
+        _sum_rows(emit, total, y, table, columns, codes.length, TABLE_LINES)
+
+    given = _facts(codes, hole)
+    return typed(types.void, total, y, table, codes, rows, offsets, hole), generator(body)
 
 
 @intrinsic
 def add_short_parts(typing, total, y, table, codes, x, hole):
     """Do total[y] = the sum over i of table[i], in 32 bits; a hole is the last row. Without holes nothing is done."""
-    signed, holes = codes.dtype.signed, not isinstance(hole, types.NoneType)
+    signed, holes = _facts(codes, hole)
 
     def body(emit, total, y, table, codes, x, hole):
         b, code = emit.builder, _code(emit, codes, x, signed)
@@ -194,7 +229,7 @@ def add_short_parts(typing, total, y, table, codes, x, hole):
         def column(i):
             return b.select(b.icmp_signed("==", code(i), hole), codes.length, i)
 
-        _sum_rows(emit, total, y, table, column, codes.length)
+        _sum_rows(emit, total, y, table, [column], codes.length, WIDEST)
 
     return typed(types.void, total, y, table, codes, x, hole), generator(body)
 
@@ -211,34 +246,60 @@ def _code(emit, codes, x, signed):
     return code
 
 
-def _sum_rows(emit, total, y, table, column, r):
-    """Emit total[y] = the sum of table[column(i)] for i < r: TOGETHER of them in 16 bits, these in 32."""
+def _facts(codes, hole):
+    """Tell whether codes are signed, and whether there are holes."""
+    return codes.dtype.signed, not isinstance(hole, types.NoneType)
+
+
+def _column(emit, table, codes, x, offsets, hole, facts):
+    """Return a function that finds the row of the table that codes[x, i] stands for."""
+    b, (signed, holes) = emit.builder, facts
+    code = _code(emit, codes, x, signed)
+
+    def column(i):
+        found = b.add(code(i), emit.word(emit.entry(offsets, i)))
+        if not holes:
+            return found
+        return b.select(b.icmp_signed("==", code(i), hole), emit.word(emit.entry(offsets, codes.length)), found)
+
+    return column
+
+
+def _sum_rows(emit, total, y, table, columns, r, widest):
+    """Emit total[y + j] = the sum of table[columns[j](i)] for i < r: TOGETHER of them in 16 bits, these in 32."""
     b = emit.builder
+    zero = ir.Constant(table.line, [0] * table.line.count)
+    whole = b.udiv(r, ir.Constant(WORD, TOGETHER))
+    begin = b.mul(whole, ir.Constant(WORD, TOGETHER))
 
     def of_width(width):
         rows = table.of_lines(width)
 
-        def several(first, n):
-            sums = [ir.Constant(table.line, [0] * table.line.count)] * width
-            for d in range(n):
-                entries = emit.load(rows, column(b.add(first, ir.Constant(WORD, d))), width)
-                sums = [b.add(s, v) for s, v in zip(sums, entries, strict=True)]
-            return [half for s in sums for half in _widened(emit, s)]
+        def added(short, i):
+            entries = [entry for column in columns for entry in emit.load(rows, column(i), width)]
+            return [b.add(one, entry) for one, entry in zip(short, entries, strict=True)]
 
-        def some(n, begin):
-            def one(j, sums):
-                first = b.add(begin, b.mul(j, ir.Constant(WORD, n)))
-                return [b.add(s, v) for s, v in zip(sums, several(first, n), strict=True)]
+        def widened(sums, short):
+            halves = [half for one in short for half in _widened(emit, one)]
+            return [b.add(one, half) for one, half in zip(sums, halves, strict=True)]
 
-            return one
+        def several(j, sums):
+            short, first = [zero] * (width * len(columns)), b.mul(j, ir.Constant(WORD, TOGETHER))
+            for d in range(TOGETHER):
+                short = added(short, b.add(first, ir.Constant(WORD, d)))
+            return widened(sums, short)
 
-        whole = b.udiv(r, ir.Constant(WORD, TOGETHER))
         wide = ir.VectorType(INT, table.line.count // 2)
-        sums = emit.loop(whole, [ir.Constant(wide, [0] * wide.count)] * (2 * width), some(TOGETHER, FIRST))
-        begin = b.mul(whole, ir.Constant(WORD, TOGETHER))
-        emit.store(total, y, emit.loop(b.sub(r, begin), sums, some(1, begin)))
+        sums = [ir.Constant(wide, [0] * wide.count)] * (2 * width * len(columns))
+        sums = emit.loop(whole, sums, several)
+        left = emit.loop(
+            b.sub(r, begin), [zero] * (width * len(columns)), lambda j, short: added(short, b.add(begin, j))
+        )
+        sums = widened(sums, left)
+        for j in range(len(columns)):
+            emit.store(total, b.add(y, ir.Constant(WORD, j)), sums[2 * width * j : 2 * width * (j + 1)])
 
-    emit.by_width(emit.lines(table), of_width)
+    emit.by_width(emit.lines(table), of_width, widest)
 
 
 def _widened(emit, short):
