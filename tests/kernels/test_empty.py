@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpuensemble._kernels.cpu.vector.empty import empty
-from gpuensemble._kernels.cpu.vector.tiles import LINE
+from gpuensemble._kernels.cpu.vector.tiles import LARGE, LINE, PAGE, in_one_piece, side_by_side
 
 
 @numba.njit
@@ -57,3 +57,26 @@ def test_memory_is_given_back():
 def test_too_much_is_an_error():
     with pytest.raises(MemoryError):
         made(1 << 50, np.empty(0))
+
+
+@pytest.mark.parametrize("n", [0, 1, 1000, LARGE // 8, LARGE])
+def test_arrays_in_one_piece_have_their_types_and_lie_apart(n):
+    found = in_one_piece(("int64", (3, 2)), ("float32", (n,)), ("uint8", (0, 4)), ("float64", (2, n // 2)))
+    assert [(one.dtype.name, one.shape) for one in found] == [
+        *(("int64", (3, 2)), ("float32", (n,)), ("uint8", (0, 4)), ("float64", (2, n // 2)))
+    ]
+    places = [one.__array_interface__["data"][0] for one in found]
+    assert all(place % (LINE if one.size else 1) == 0 for place, one in zip(places, found, strict=True))
+    for value, one in enumerate(found):
+        one[...] = value
+    assert all((one == value).all() for value, one in enumerate(found))
+    assert n < LARGE or places[0] % PAGE == 0
+
+
+@pytest.mark.parametrize("n", [3, LARGE // 4])
+def test_zeros_are_zeros_wherever_they_lie(n):
+    for _ in range(3):  # in memory that was written to before, too
+        one, two = side_by_side("float64", (n,), (2, n))
+        assert not one.any()
+        assert not two.any()
+        one[:], two[:] = 1, 2

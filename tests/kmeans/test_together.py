@@ -3,12 +3,14 @@
 import gc
 import threading
 import tracemalloc
+import warnings
 import weakref
 
 import numpy as np
 import pytest
 from scipy import sparse
 
+import gpuensemble as ge
 from gpuensemble._array import threads
 from gpuensemble._array.csr import matrix
 from gpuensemble._kernels.cpu import membership as cpu
@@ -79,6 +81,18 @@ def test_room_does_not_grow_with_the_most_iterations():
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("n_clusters", [K, N])
+def test_a_fitted_estimator_keeps_nothing_that_iterations_worked_in(n_clusters):
+    """Its counts are copies, not parts of a larger piece of memory."""
+    codes = random_codes(np.random.default_rng(0), N, [3, 2], 0)
+    method = ge.KCC(n_clusters, init="random", n_init=1, random_state=0, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fewer distinct rows
+        method.fit(codes)
+    assert method._statistics.counts.base is None
+    assert ge.SEC(2, init=codes[:, 1], device="cpu").fit(codes)._statistics.masses.base is None
 
 
 def test_threads_that_come_and_go_change_nothing(spread):

@@ -157,13 +157,16 @@ class KMeansConsensus(StreamedConsensus, abc.ABC):
         There are fewer clusters than asked for only where there are fewer distinct rows. The labelling is None where
         the labels are the cheapest by the tables of the statistics.
         """
-        counts, masses = found = run.statistics.to("cpu")
+        counts, masses = run.statistics.to("cpu")
         used = (counts > 0).any(0)
-        if used.all():
+        every = bool(used.all())
+        kept = slice(None) if every else used
+        # copies: what they are parts of, all that iterations worked in, is not to live as long as the estimator
+        statistics = Statistics(counts[:, kept].copy(), None if masses is None else masses[:, kept].copy())
+        if every:
             last = isinstance(run.labelling, ByCosts) and run.labelling.statistics is run.statistics
-            return found, None if last and not run.labelling.fillers else run.labelling
+            return statistics, None if last and not run.labelling.fillers else run.labelling
         self._warn_of_distinct_rows(int(used.sum()))
-        statistics = Statistics(counts[:, used], None if masses is None else masses[:, used])
         return statistics, Renumbered(run.labelling, (used.cumsum() - 1).astype("int32"))
 
 

@@ -13,7 +13,7 @@ from gpuensemble._kernels.cpu.kmeans import pricing, relabel, sharing, short, ta
 from gpuensemble._kernels.cpu.kmeans.relabel import Drift, RowFacts, State
 from gpuensemble._kernels.cpu.kmeans.tallies import Tallies
 from gpuensemble._kernels.cpu.membership import codes_of
-from gpuensemble._kernels.cpu.vector.tiles import room_for_tiles
+from gpuensemble._kernels.cpu.vector.tiles import all_tiles, in_one_piece
 
 PRICE, ROUND, RELABEL = range(3)
 SHARES = (
@@ -119,22 +119,20 @@ def _room_for(r: int, n_edges: int, statistics: tuple, tables: tuple, sums: Any)
     counts, masses = statistics
     n_clusters = counts.shape[1]
     masses = np.zeros((0, n_clusters), np.int64) if masses is None else masses
-    turns = [_first_of(3, of) for of in (counts, masses)] + [_first_of(2, table) for table in tables]
+    first = (3, counts), (3, masses), (2, tables[0]), (2, tables[1])
+    kinds = [(of.dtype, (number, *of.shape)) for number, of in first]
+    *turns, tiles, tiles_of_parts = in_one_piece(*kinds, *((table.dtype, all_tiles(table)) for table in tables))
+    for turn, (_, of) in zip(turns, first, strict=True):
+        turn[0] = of
+    for some in (tiles, tiles_of_parts):
+        some[:] = 0  # behind the last column, too
     parts, terms, low, high, size, middle = (np.empty((r, n_clusters)) for _ in range(6))
     seen = np.empty((r, n_clusters), np.bool_)
-    tiles = [room_for_tiles(table) for table in tables]
     turn, widest, numbers = np.zeros(2, np.int64), np.empty(r), np.empty(4)
     return _Room(
         *(turn, sums, *turns, parts, terms, seen, low, high, size),
-        *(np.empty((2, n_edges, n_clusters)), *tiles, middle, widest, numbers),
+        *(np.empty((2, n_edges, n_clusters)), tiles, tiles_of_parts, middle, widest, numbers),
     )
-
-
-def _first_of(number: int, array: Any) -> Any:
-    """Make room for so many arrays, of which this is the first."""
-    found = np.empty((number, *array.shape), array.dtype)
-    found[0] = array
-    return found
 
 
 @kernel

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 LINE = 64  # bytes of a cache line
+PAGE = 1 << 21  # bytes of a large page of the system
+LARGE, ASKED = 1 << 20, 1 << 22  # bytes of a piece that is worth large pages, and from which on NumPy asks for them
 WIDEST = 7  # lines of a row: 14 of the 16 registers of AVX2, 7 of the 32 of AVX-512
 DOT_LINES, DOT_ROWS = 3, 4  # half lines of a table, and rows that are multiplied with it: 12 registers of AVX2
 SUMS = 512  # rows of a block: their sums stay in the L2 cache
@@ -19,11 +21,26 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 def side_by_side(dtype: Any, *shapes: tuple[int, ...], zero: bool = True) -> list[np.ndarray]:
     """Make arrays, of zeros or of anything, in one piece of memory; the first entry of each is on a cache line."""
-    item = np.dtype(dtype).itemsize
-    sizes = [-(-math.prod(shape) * item // LINE) * LINE for shape in shapes]
-    raw = (np.zeros if zero else np.empty)(sum(sizes) + LINE, np.uint8)
-    start, found = -raw.__array_interface__["data"][0] % LINE, []
-    for shape, size in zip(shapes, sizes, strict=True):
+    return in_one_piece(*((dtype, shape) for shape in shapes), zero=zero)
+
+
+def in_one_piece(*kinds: tuple[Any, tuple[int, ...]], zero: bool = False) -> list[np.ndarray]:
+    """Make arrays of a type and a shape each, as `side_by_side` does.
+
+    A large piece is made of large pages where the system has some: it takes a hundred times as long to come by as many
+    small ones, each when it is first written to. NumPy asks for them from ASKED bytes on.
+    """
+    sizes = [-(-math.prod(shape) * np.dtype(dtype).itemsize // LINE) * LINE for dtype, shape in kinds]
+    total = sum(sizes)
+    if total < LARGE:
+        raw = (np.zeros if zero else np.empty)(total + LINE, np.uint8)
+        start = -raw.__array_interface__["data"][0] % LINE
+    else:
+        raw = np.empty(max(total + PAGE, ASKED), np.uint8)
+        start = -raw.__array_interface__["data"][0] % PAGE
+        raw[start : start + total if zero else start] = 0
+    found = []
+    for (dtype, shape), size in zip(kinds, sizes, strict=True):
         found.append(np.ndarray(shape, dtype, raw, start))
         start += size
     return found
@@ -60,8 +77,13 @@ def tiled(table):
 
 def room_for_tiles(table):
     """Make zeros for the tiles of such a table."""
+    return aligned(all_tiles(table), table.dtype)
+
+
+def all_tiles(table):
+    """Return the shape of the tiles of a table."""
     width, n_tiles = shape_of_tiles(table)
-    return aligned((n_tiles, len(table), width), table.dtype)
+    return n_tiles, len(table), width
 
 
 def sums_of(tiles):
