@@ -7,7 +7,7 @@ from gpuensemble._array.coding import Coded, code_dtype
 from gpuensemble._kernels.cpu.compiling import kernel
 
 LARGE = 1 << 14  # labels; NumPy looks fewer up sooner than a kernel is loaded
-ALONE = 1 << 20  # labels up to which one thread does not wait for others
+ALONE = 1 << 18  # labels up to which one thread does not wait for others
 SAMPLE = 256  # rows that are looked at first
 WIDEST, CELLS = 1 << 16, 1 << 25  # of the labels of a partition, and of all look-ups
 SPAN = 1 << 15  # rows that a thread takes at a time, at most

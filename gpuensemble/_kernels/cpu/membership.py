@@ -19,7 +19,7 @@ from gpuensemble._kernels.cpu.vector.tiles import LINE, SUMS, aligned, shape_of_
 
 SPAN = 8192  # rows that a thread takes at a time
 INLINE = 1 << 16  # fewer codes than this are not worth a second thread
-BRIEF = 1 << 20  # the same where a code is one look-up
+BRIEF = 1 << 18  # the same where a code is one look-up
 WORTH = 4  # labels that are counted for each cell of a thread
 
 
