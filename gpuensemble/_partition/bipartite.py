@@ -205,8 +205,8 @@ def _leading(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Eigen:
     """Find what `leading` gives, on the device of the table.
 
     A Krylov space of columns at random takes them in as they are, and gains little by it: that of a power of A times
-    them finds as much with as many products, and is less than half as wide. Where there are many rows, the eigenvectors
-    of a part of them come first: near enough to save most of the passes over all rows.
+    them finds as much with about as many products, and is less than half as wide. Where there are many rows, the
+    eigenvectors of a part of them come first: near enough to save most of the passes over all rows.
     """
     root = to_device(graph.columns[:, None] ** 0.5, table.device)
     degrees, r = Degrees(graph.degrees[:, None].astype("float64")), len(table.widths)
@@ -225,7 +225,7 @@ def _leading(table: Table, graph: Graph, n_vectors: int, rng: Any) -> Eigen:
             for _ in range(POWERS):
                 start = product(start)
             start, _ = qr(start)
-        return converged(product, start, DEPTH, TOLERANCE, n_vectors)
+        return converged(product, start, DEPTH, TOLERANCE, n_vectors, 2)
 
     n = max(PART_ROWS, min(table.n_rows // PART_SHARE, SAMPLE_ROWS))
     if table.n_rows >= 4 * n:

@@ -321,6 +321,17 @@ def test_the_slowest_binds_and_the_host_s_reads_are_added():
     assert found.binds in ("memory", "bus")
 
 
+@pytest.mark.parametrize(
+    ("name", "part"), [("SEC", "iteration"), ("SEC", "setup"), ("SEC, its own start", "setup"), ("PCE", "iteration")]
+)
+def test_what_the_aims_stand_on_is_counted_in_as_many_steps_at_each_size(name, part):
+    """Of other numbers of steps a line through two sizes would make anything."""
+    (workload,) = (one for one in workloads.workloads() if one.name == name)
+    points = model.recorded()["workloads"][workload.title]
+    assert len({point[part]["kernels"] for point in points}) == 1
+    assert model.at_size(workload, points, part)[1] < 0.02
+
+
 def test_an_iteration_of_rsec_is_products_with_thin_blocks():
     """Its operations grow as n^2: a size with a full decomposition among its iterations would bend the line."""
     workload = next(one for one in workloads.workloads() if one.name == "RSEC")

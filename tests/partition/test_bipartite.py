@@ -90,7 +90,7 @@ def test_powers_of_the_matrix_make_the_krylov_space_narrow(monkeypatch, calls_of
         bipartite.embedding(given, bipartite.of_samples(given), 6, np.random.default_rng(0))
         passes.append(powers + widths[-1])
     assert widths[1] <= widths[0] - 2
-    assert passes[1] <= passes[0] + 1
+    assert passes[1] <= passes[0] + 2
 
 
 def test_a_sample_saves_passes_over_all_rows(monkeypatch, calls_of_product):
