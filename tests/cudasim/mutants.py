@@ -9,7 +9,7 @@ def mutated(code, old, new, expression):
     What is in the body of another kernel changes that one alone: this one was compiled before, and is in the store.
     """
     kernel, begin = expression.split("<")[0], code.find(old)
-    for match in re.finditer(r"__global__ void (\w+)\(", code):
+    for match in re.finditer(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", code):
         body = _body(code, match.end())
         if match[1] != kernel and body.start < begin and begin + len(old) <= body.stop:
             return code

@@ -121,17 +121,18 @@ def _room_for(r: int, n_edges: int, statistics: tuple, tables: tuple, sums: Any)
     masses = np.zeros((0, n_clusters), np.int64) if masses is None else masses
     first = (3, counts), (3, masses), (2, tables[0]), (2, tables[1])
     kinds = [(of.dtype, (number, *of.shape)) for number, of in first]
-    *turns, tiles, tiles_of_parts = in_one_piece(*kinds, *((table.dtype, all_tiles(table)) for table in tables))
-    for turn, (_, of) in zip(turns, first, strict=True):
-        turn[0] = of
-    for some in (tiles, tiles_of_parts):
+    made = in_one_piece(*kinds, *((table.dtype, all_tiles(table)) for table in tables))
+    turns, tiles = made[: len(first)], made[len(first) :]
+    for some, (_, of) in zip(turns, first, strict=True):
+        some[0] = of
+    for some in tiles:
         some[:] = 0  # behind the last column, too
     parts, terms, low, high, size, middle = (np.empty((r, n_clusters)) for _ in range(6))
     seen = np.empty((r, n_clusters), np.bool_)
     turn, widest, numbers = np.zeros(2, np.int64), np.empty(r), np.empty(4)
     return _Room(
         *(turn, sums, *turns, parts, terms, seen, low, high, size),
-        *(np.empty((2, n_edges, n_clusters)), tiles, tiles_of_parts, middle, widest, numbers),
+        *(np.empty((2, n_edges, n_clusters)), *tiles, middle, widest, numbers),
     )
 
 

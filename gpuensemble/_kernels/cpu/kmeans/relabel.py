@@ -13,7 +13,8 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inlined, inner, kernel
 from gpuensemble._kernels.cpu.kmeans import sharing, short
-from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, sum_short_rows, two_least
+from gpuensemble._kernels.cpu.kmeans.lookups import add_short_parts, sum_short_rows
+from gpuensemble._kernels.cpu.kmeans.short import two_least
 from gpuensemble._kernels.cpu.kmeans.tallies import LARGEST, set_all_due, set_due, those_due
 from gpuensemble._kernels.cpu.membership import codes_of
 from gpuensemble._kernels.cpu.rows import assign_rows

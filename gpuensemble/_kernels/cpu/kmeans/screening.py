@@ -10,7 +10,8 @@ import numpy as np
 
 from gpuensemble._kernels.cpu.compiling import inner, kernel
 from gpuensemble._kernels.cpu.kmeans import short
-from gpuensemble._kernels.cpu.kmeans.short import add_short_parts, sum_short_rows, three_least
+from gpuensemble._kernels.cpu.kmeans.lookups import add_short_parts, sum_short_rows
+from gpuensemble._kernels.cpu.kmeans.short import three_least
 from gpuensemble._kernels.cpu.rows import assign_rows
 from gpuensemble._kernels.cpu.vector.empty import empty
 from gpuensemble._kernels.cpu.vector.tiles import LINE, aligned

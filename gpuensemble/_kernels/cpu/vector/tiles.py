@@ -27,8 +27,8 @@ def side_by_side(dtype: Any, *shapes: tuple[int, ...], zero: bool = True) -> lis
 def in_one_piece(*kinds: tuple[Any, tuple[int, ...]], zero: bool = False) -> list[np.ndarray]:
     """Make arrays of a type and a shape each, as `side_by_side` does.
 
-    A large piece is made of large pages where the system has some: it takes a hundred times as long to come by as many
-    small ones, each when it is first written to. NumPy asks for them from ASKED bytes on.
+    A large piece is made of large pages where the system has some: small ones, which come one by one as they are first
+    written to, take about twenty times as long to come by. NumPy asks for large ones from ASKED bytes on.
     """
     sizes = [-(-math.prod(shape) * np.dtype(dtype).itemsize // LINE) * LINE for dtype, shape in kinds]
     total = sum(sizes)
@@ -38,7 +38,8 @@ def in_one_piece(*kinds: tuple[Any, tuple[int, ...]], zero: bool = False) -> lis
     else:
         raw = np.empty(max(total + PAGE, ASKED), np.uint8)
         start = -raw.__array_interface__["data"][0] % PAGE
-        raw[start : start + total if zero else start] = 0
+        if zero:
+            raw[start : start + total] = 0
     found = []
     for (dtype, shape), size in zip(kinds, sizes, strict=True):
         found.append(np.ndarray(shape, dtype, raw, start))
