@@ -88,8 +88,8 @@ __device__ void turn(Number<T, PARTS>* x, Number<T, PARTS>* y, int64 length, T h
 // sweeps run in the L1 or L2 cache, whose bandwidth limits it. CuPy's batched SVD stops at 32 x 32, and is a loop of gesvd on
 // the host beyond.
 template <typename T, int PARTS>
-__global__ void __launch_bounds__(32 * WARPS, 1) orthogonalise(T* data, T* turns, const unsigned char* wanted, int64 n_slices, int n_rows, int64 length,
-                              double tolerance, double noise) {
+__global__ void __launch_bounds__(32 * WARPS, 1) orthogonalise(T* data, T* turns, const unsigned char* wanted,
+                              int64 n_slices, int n_rows, int64 length, double tolerance, double noise) {
     __shared__ double longest_of[WARPS];
     __shared__ int turned_by[WARPS];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32, size = n_rows + n_rows % 2;

@@ -157,10 +157,12 @@ struct Owned {
 //     100   2,000   50    15.6    103.0  1,289     52.0  1,054     38.4  1,046     28.2  1,127
 //     100  10,000   10     5.6     62.5    328     35.0    281     23.8    262     17.0    326
 //     100  10,000   50    15.6    312.5  1,688    167.0  1,448    118.8  1,324     89.1  1,173
+//
+// The bounds keep compilers from giving 512 threads more registers than a block can have.
 template <typename T, typename Code, int EACH, int THREADS>
-__global__ void __launch_bounds__(THREADS, 1) scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets, int64 n, int r,
-                const T* __restrict__ rows, int K, int64 segment_rows, int n_segments, int group, int tile, int per,
-                int lanes, int pitch, int chunk, int capacity, T* __restrict__ partial) {
+__global__ void __launch_bounds__(THREADS, 1) scatter_add(const Code* __restrict__ codes, const int* __restrict__ offsets,
+                int64 n, int r, const T* __restrict__ rows, int K, int64 segment_rows, int n_segments, int group,
+                int tile, int per, int lanes, int pitch, int chunk, int capacity, T* __restrict__ partial) {
     DYNAMIC_SHARED(T, cells);  // capacity, then a spare one for each thread
     __shared__ Code near_codes[CODE_BYTES / sizeof(Code)];
     __shared__ T near_rows[ROW_BYTES / sizeof(T)];
